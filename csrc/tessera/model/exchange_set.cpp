@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#include "tessera/model/exchange_set.hpp"
+
+#include <map>
+#include <mutex>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera {
+namespace {
+
+/// Compiled code carries numbers, not pointers: this is where a handle turns back into its set.
+struct Registry {
+  std::mutex mutex;
+  std::map<std::int64_t, ExchangeSet*> sets;
+  std::int64_t next = 1;  // 0 means "no exchange"
+};
+
+Registry& registry()
+{
+  static Registry instance;
+  return instance;
+}
+
+}  // namespace
+
+ExchangeSet::ExchangeSet(std::vector<std::unique_ptr<HaloExchange>> exchanges) : exchanges_(std::move(exchanges))
+{
+  auto& all = registry();
+  const std::lock_guard lock(all.mutex);
+  handle_ = all.next++;
+  all.sets.emplace(handle_, this);
+}
+
+ExchangeSet::~ExchangeSet()
+{
+  auto& all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.sets.erase(handle_);
+}
+
+HaloExchange& ExchangeSet::exchange(std::int64_t list)
+{
+  TESSERA_REQUIRE(list >= 0 && list < static_cast<std::int64_t>(exchanges_.size()),
+                  "exchange set {} has {} lists, the model asked for list {}: register one exchange for each cutoff "
+                  "of the passport",
+                  handle_, exchanges_.size(), list);
+  return *exchanges_[list];
+}
+
+ExchangeSet& ExchangeSet::find(std::int64_t handle)
+{
+  auto& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.sets.find(handle);
+  TESSERA_REQUIRE(found != all.sets.end(),
+                  "no living exchange set has handle {} ({} are registered): keep the ExchangeSet of the current epoch "
+                  "alive while the model runs",
+                  handle, all.sets.size());
+  return *found->second;
+}
+
+}  // namespace tessera
