@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+#include "tessera/model/passport.hpp"
+
+#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+
+#include "tessera/base/error.hpp"
+#include "tessera/model/json.hpp"
+#include "tessera/model/package_lock.hpp"
+
+namespace tessera {
+namespace {
+
+constexpr int kFormat = 1;
+constexpr const char* kExport = "tessera-export model.pt -o model.pt2";
+
+template <typename... Args>
+[[noreturn]] void refuse(const std::string& path, std::string_view pattern, const Args&... args)
+{
+  fail(Reach::collective, "{}: {}", path, format(pattern, args...));
+}
+
+/// A zip file starts with PK\3\4 and ends with a record PK\5\6 of 22 bytes and a comment, whose length it holds.
+void require_whole_zip(const std::string& path)
+{
+  namespace fs = std::filesystem;
+  std::error_code status;
+  if (!fs::exists(path, status)) {
+    refuse(path, "expected an artifact, found no such file; write one with {}", kExport);
+  }
+  if (!fs::is_regular_file(path, status)) refuse(path, "expected an artifact file (.pt2), found a folder or device");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse(path, "expected a readable file, cannot open it; check its permissions");
+
+  const auto size = static_cast<std::int64_t>(fs::file_size(path));
+  std::string head(4, '\0');
+  file.read(head.data(), 4);
+  if (head != std::string("PK\3\4", 4)) {
+    refuse(path, "expected an artifact (a zip archive, first bytes PK\\3\\4), found another kind of file of {} bytes; "
+                 "write one with {}", size, kExport);
+  }
+  constexpr std::int64_t kRecord = 22, kLongestComment = 65535;
+  std::string tail(std::min(size, kRecord + kLongestComment), '\0');
+  file.clear();
+  file.seekg(size - static_cast<std::int64_t>(tail.size()));
+  file.read(tail.data(), static_cast<std::streamsize>(tail.size()));
+  const auto record = tail.rfind(std::string("PK\5\6", 4));
+  if (record != std::string::npos && record + kRecord <= tail.size()) {
+    const auto comment = static_cast<unsigned char>(tail[record + 20]) + 256 * static_cast<unsigned char>(tail[record + 21]);
+    if (record + kRecord + comment == tail.size()) return;
+  }
+  refuse(path, "expected a whole archive, found {} bytes without the record that ends one: the file is truncated; "
+               "copy it again or write it again with {}", size, kExport);
+}
+
+/// The text under the metadata key "tessera".
+std::string stored_json(const std::string& path)
+{
+  const auto lock = lock_package_reader();
+  std::unordered_map<std::string, std::string> metadata;
+  try {
+    metadata = torch::inductor::AOTIModelPackageLoader::load_metadata_from_package(path, "model");
+  } catch (const c10::Error& error) {
+    refuse(path, "expected an AOTInductor package, found another archive (a checkpoint?): {}; write an artifact from a "
+                 "checkpoint with {}", error.what_without_backtrace(), kExport);
+  } catch (const std::exception& error) {
+    refuse(path, "expected an AOTInductor package, found another or a damaged archive: {}; write it again with {}",
+           error.what(), kExport);
+  }
+  const auto found = metadata.find("tessera");
+  if (found == metadata.end()) {
+    refuse(path, "expected a passport (metadata key \"tessera\"), found an AOTInductor package without one; write it "
+                 "with {}", kExport);
+  }
+  return found->second;
+}
+
+/// Typed access to the keys of the passport; each miss names the key, the file and the way out.
+class Fields {
+ public:
+  Fields(const std::string& path, const Json& json) : path_(path)
+  {
+    object_ = std::get_if<Json::Object>(&json.value);
+    if (!object_) refuse(path, "expected the passport to be a JSON object, found {}; re-export with {}", json.kind(), kExport);
+  }
+
+  const Json& at(const char* key) const
+  {
+    const auto found = object_->find(key);
+    if (found == object_->end()) {
+      refuse(path_, "expected passport key \"{}\", found none; re-export with {}", key, kExport);
+    }
+    return found->second;
+  }
+
+  template <typename T>
+  const T& get(const char* key, const Json& json, const char* kind) const
+  {
+    const auto* result = std::get_if<T>(&json.value);
+    if (!result) {
+      refuse(path_, "expected {} in passport key \"{}\", found {}; re-export with {}", kind, key, json.kind(), kExport);
+    }
+    return *result;
+  }
+
+  std::string text(const char* key) const { return get<std::string>(key, at(key), "a string"); }
+  bool flag(const char* key) const { return get<bool>(key, at(key), "a boolean"); }
+  double number(const char* key) const { return get<double>(key, at(key), "a number"); }
+  int integer(const char* key) const { return static_cast<int>(whole(key, at(key))); }
+
+  std::vector<double> numbers(const char* key) const
+  {
+    std::vector<double> result;
+    for (const auto& item : get<Json::Array>(key, at(key), "an array")) {
+      result.push_back(get<double>(key, item, "numbers"));
+    }
+    return result;
+  }
+
+  std::vector<std::string> texts(const char* key) const
+  {
+    std::vector<std::string> result;
+    for (const auto& item : get<Json::Array>(key, at(key), "an array")) {
+      result.push_back(get<std::string>(key, item, "strings"));
+    }
+    return result;
+  }
+
+  std::array<long, 2> range(const char* key) const
+  {
+    const auto& items = get<Json::Array>(key, at(key), "an array");
+    if (items.size() != 2) {
+      refuse(path_, "expected [lowest, highest] in passport key \"{}\", found {} values; re-export with {}", key,
+             items.size(), kExport);
+    }
+    return {whole(key, items[0]), whole(key, items[1])};
+  }
+
+ private:
+  long whole(const char* key, const Json& json) const
+  {
+    const double value = get<double>(key, json, "a number");
+    if (value != std::floor(value) || std::abs(value) > 1e9) {
+      refuse(path_, "expected an integer in passport key \"{}\", found {}; re-export with {}", key, value, kExport);
+    }
+    return static_cast<long>(value);
+  }
+
+  const std::string& path_;
+  const Json::Object* object_;
+};
+
+void require_this_torch(const std::string& path, const std::string& exported_with)
+{
+  const auto version = aoti_torch_abi_version();  // of the library that runs, which may not be the one compiled against
+  const auto minor = format("{}.{}", version >> 56, (version >> 48) & 0xFF);
+  const auto second_dot = exported_with.find('.', exported_with.find('.') + 1);
+  if (exported_with.substr(0, second_dot) != minor) {
+    refuse(path, "expected an artifact compiled with torch {}, which runs here, found one of torch {}; re-export it with "
+                 "this torch ({}) or install torch {}", minor, exported_with, kExport, exported_with);
+  }
+}
+
+void check(const std::string& path, const Passport& passport)
+{
+  require_this_torch(path, passport.torch_version);
+  if (passport.device != "cpu") {
+    refuse(path, "expected an artifact for device \"cpu\", which is all this build runs, found \"{}\"; re-export with {} "
+                 "--device cpu", passport.device, kExport);
+  }
+  if (passport.dtype != "float32" && passport.dtype != "float64") {
+    refuse(path, "expected dtype \"float32\" or \"float64\", found \"{}\"; re-export with {} --dtype float32",
+           passport.dtype, kExport);
+  }
+  const auto& cutoffs = passport.cutoffs;
+  if (cutoffs.empty() || cutoffs.front() <= 0 || !std::is_sorted(cutoffs.begin(), cutoffs.end())) {
+    refuse(path, "expected positive, ascending cutoffs, found {} of them out of order or not positive; re-export with {}",
+           cutoffs.size(), kExport);
+  }
+  if (passport.elements.empty()) refuse(path, "expected at least one element, found none; re-export with {}", kExport);
+}
+
+}  // namespace
+
+std::unique_lock<std::mutex> lock_package_reader()
+{
+  static std::mutex mutex;
+  return std::unique_lock(mutex);
+}
+
+double Passport::largest_cutoff() const { return *std::max_element(cutoffs.begin(), cutoffs.end()); }
+
+Passport read_passport(const std::string& path)
+{
+  require_whole_zip(path);
+  Passport passport;
+  passport.json = stored_json(path);
+  Json json;
+  try {
+    json = parse_json(passport.json);
+  } catch (const Error& error) {
+    refuse(path, "expected a passport in JSON: {}; re-export with {}", error.what(), kExport);
+  }
+  const Fields fields(path, json);
+  passport.format = fields.integer("format");
+  if (passport.format != kFormat) {
+    refuse(path, "expected artifact format {}, found {}; re-export with the tessera-export of this version ({})", kFormat,
+           passport.format, kExport);
+  }
+  passport.torch_version = fields.text("torch_version");
+  passport.device = fields.text("device");
+  passport.device_capability = fields.text("device_capability");
+  passport.dtype = fields.text("dtype");
+  passport.matmul = fields.text("matmul");
+  passport.tessera_version = fields.text("tessera_version");
+  passport.weights_sha256 = fields.text("weights_sha256");
+  passport.elements = fields.texts("elements");
+  passport.cutoffs = fields.numbers("cutoffs");
+  passport.uses_charge = fields.flag("uses_charge");
+  passport.charge_range = fields.range("charge_range");
+  passport.multiplicity_range = fields.range("multiplicity_range");
+  passport.num_layers = fields.integer("num_layers");
+  passport.num_messages = fields.integer("num_messages");
+  passport.receptive_radius = fields.number("receptive_radius");
+  for (const char* key : {"stages", "reference_energies", "energy_unit", "length_unit", "channels", "model_config"}) {
+    (void)fields.at(key);  // read from `json` by those who want them, but promised by the format
+  }
+  check(path, passport);
+  return passport;
+}
+
+}  // namespace tessera
