@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Message-passing operations: one set of names, several implementations."""

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""Attention over neighbors: scores, weights, messages (E2Former V2 specification, sections 3.2 to 3.5)."""
+
+import math
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from tessera.model.config import ModelConfig, Stage
+from tessera.model.geometry import StageEdges
+from tessera.model.graph import Graph
+from tessera.model.layers import DegreeLinear, ScalarProjection
+from tessera.model.scores import DirectionGate, DirectionMixGate, EdgeGate, EdgeTables
+from tessera.model.tensor_algebra import moment_coupling
+from tessera.model.weights import AttentionWeights
+
+_GATES = {"QK": EdgeGate, "QKdot": DirectionGate, "QKdotS": DirectionMixGate}
+
+
+class Attention(nn.Module):
+    """One attention stage with one halo exchange.
+
+    The sender projects Key and Value; the payload of a row is [Key (H*d_k) | Value ((lmax+1)^2*C)]. Between the start
+    of the exchange and its end stands all that needs no halo row: queries, edge networks, gates.
+    """
+
+    def __init__(self, config: ModelConfig, stage: Stage, num_elements: int) -> None:
+        super().__init__()
+        self.num_heads, self.head_scalars = config.num_heads, config.head_scalars
+        lmax, channels = config.lmax, config.channels
+        scalars = config.num_heads * config.head_scalars
+        self.query = ScalarProjection(lmax, channels, config.score_width, scalars)
+        self.key = ScalarProjection(lmax, channels, config.score_width, scalars)
+        self.value = DegreeLinear(lmax, channels, channels)
+        self.tables = EdgeTables(num_elements)
+        self.gate = _GATES[config.score](config)
+        self.weights = AttentionWeights(config)
+        if stage.attention == "zero-order":
+            self.message = ZeroOrderMessage()
+            self.out = DegreeLinear(lmax, channels, channels)
+        else:
+            self.message = FirstOrderMessage(config)
+            self.out = DegreeLinear(lmax, config.out_channels, channels)
+
+    def forward(self, features: Tensor, stage: StageEdges, graph: Graph, kernels: ModuleType) -> Tensor:
+        """Return what the neighbors tell each atom: [N, R, C] -> [N, R, C]."""
+        num_rows, num_orders, channels = features.shape
+        payload = torch.cat([self.key(features), self.value(features).flatten(1)], dim=1)
+        ticket = kernels.halo_start(payload, graph.plan, stage.edges, stage.list_index)
+
+        query = self.query(features).view(num_rows, self.num_heads, self.head_scalars)
+        score_gate, output_gate = self.gate(features, stage, self.tables, kernels)
+        extended = kernels.halo_wait(payload, ticket, graph.plan, stage.edges, stage.list_index)
+
+        split = self.num_heads * self.head_scalars
+        key = extended[:, :split].view(-1, self.num_heads, self.head_scalars)
+        value = extended[:, split:].view(-1, num_orders, channels)
+        score = score_gate * kernels.edge_dot(query, key, stage.edges) * (1.0 / math.sqrt(self.head_scalars))
+        weight, normalizer = self.weights(score, output_gate, stage, kernels)
+        return self.out(self.message(weight, normalizer, value, stage, kernels))
+
+
+def normalize_heads(summed: Tensor, normalizer: Tensor | None) -> Tensor:
+    """Divide [N, A, R, C] by the normalizer of each channel's head, [N, H]; head of channel c is c mod H."""
+    if normalizer is None:
+        return summed
+    num_rows, moments, orders, channels = summed.shape
+    num_heads = normalizer.shape[1]
+    by_head = summed.view(num_rows, moments, orders, channels // num_heads, num_heads)
+    return (by_head / normalizer.view(num_rows, 1, 1, 1, num_heads)).view_as(summed)
+
+
+class ZeroOrderMessage(nn.Module):
+    """Weighted sum of the senders' values: directions enter only through the features (section 3.5a)."""
+
+    def forward(
+        self, weight: Tensor, normalizer: Tensor | None, value: Tensor, stage: StageEdges, kernels: ModuleType
+    ) -> Tensor:
+        """[E, H], [N, H], [M, R, C] -> [N, R, C]."""
+        return normalize_heads(kernels.weighted_sum(weight[:, None], value, stage.edges), normalizer)[:, 0]
+
+
+class FirstOrderMessage(nn.Module):
+    """Product of the senders' values with the edge directions, coupled to degrees (section 3.5b).
+
+    The product is linear in the direction, so each atom sums three moments sum_e w_e n_e V_j, one an axis, and the
+    constant coupling acts on them: edges carry no products, no frame and no absolute position enters. The
+    cross-product paths mix polar and axial parts: mirror images get different energies.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        matrix, self.paths = moment_coupling(config.lmax)
+        self.register_buffer("coupling", matrix, persistent=False)
+        self.mix = nn.ModuleList(
+            nn.Linear(count * config.channels, config.out_channels, bias=False) for count in self.paths
+        )
+
+    def forward(
+        self, weight: Tensor, normalizer: Tensor | None, value: Tensor, stage: StageEdges, kernels: ModuleType
+    ) -> Tensor:
+        """[E, H], [N, H], [M, R, C] -> [N, R, out_channels]."""
+        by_axis = weight[:, None] * stage.direction[:, :, None]
+        moments = normalize_heads(kernels.weighted_sum(by_axis, value, stage.edges), normalizer)
+        coupled = torch.matmul(self.coupling.to(moments.dtype), moments.flatten(1, 2))
+        outputs, first = [], 0
+        for degree, (paths, mix) in enumerate(zip(self.paths, self.mix, strict=True)):
+            orders = 2 * degree + 1
+            block = coupled[:, first : first + orders * paths]
+            outputs.append(mix(block.reshape(block.shape[0], orders, -1)))
+            first += orders * paths
+        return torch.cat(outputs, dim=1)
