@@ -140,7 +140,7 @@ TEST(CellSearchInput, a_position_that_is_not_finite_is_refused_by_row)
       (void)cell_search(std::vector<Vec3>{{0, 0, 0}, {0, bad, 0}}, 2, cube(9), 3.0);
       FAIL() << "expected an error";
     } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find("row 1"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("row 1 is not finite"), std::string::npos) << error.what();
     }
   }
 }
