@@ -5,7 +5,6 @@
 
 TORCH_LIBRARY(tessera, m)
 {
-  m.set_python_module("tessera.ops");
   const std::vector<at::Tag> tags{at::Tag::needs_exact_strides};
   const auto define = [&](const char* schema) { m.def(schema, tags); };
 
@@ -31,4 +30,7 @@ TORCH_LIBRARY(tessera, m)
   define("outer_sum(Tensor harmonics, Tensor radial, Tensor receiver, Tensor receiver_range) -> Tensor");
   define("outer_sum_backward(Tensor grad, Tensor harmonics, Tensor radial, Tensor receiver, Tensor receiver_range)"
          " -> (Tensor, Tensor)");
+  define("harmonic_dot(Tensor harmonics, Tensor features, Tensor receiver, Tensor receiver_range) -> Tensor");
+  define("harmonic_dot_backward(Tensor grad, Tensor harmonics, Tensor features, Tensor receiver,"
+         " Tensor receiver_range) -> (Tensor, Tensor)");
 }

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// tessera._C: what Python needs of the C++ libraries. Loading it registers the operators with torch.
+#include "bindings.hpp"
+#include "tessera/base/error.hpp"
+
+PYBIND11_MODULE(_C, m)
+{
+  m.doc() = "Tessera's C++ libraries: search, passports, artifacts, halo exchanges, the engine.";
+  pybind11::register_exception<tessera::Error>(m, "TesseraError", PyExc_RuntimeError);
+  tessera::register_search(m);
+  tessera::register_exchange(m);
+  tessera::register_model(m);
+  tessera::register_engine(m);
+}
