@@ -11,4 +11,4 @@ def plugin_folder() -> str:
     `LAMMPS_PLUGIN_PATH`, where LAMMPS loads each `*plugin.so` by itself (LAMMPS manual, "plugin command"). It runs at
     every start of `lmp`, so this module imports nothing heavy.
     """
-    return str(Path(__file__).resolve().parent / "lib")
+    return str(Path(__file__).absolute().parent / "lib")

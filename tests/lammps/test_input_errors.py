@@ -36,7 +36,7 @@ def test_other_units_are_refused_with_the_two_that_work(box, units):
         ("cutoff 5", "expected one of the keywords skin, rebuild, charge, multiplicity, threads; found 'cutoff'"),
         ("skin", "expected a value after keyword 'skin', found the end of the line"),
         ("skin -0.5", "expected skin >= 0 (Angstrom), found -0.5"),
-        ("skin nan", "found nan"),
+        ("skin nan", "nan"),
         ("skin wide", "wide"),
         ("rebuild -1", "expected rebuild >= 0, found -1"),
         ("multiplicity 0", "expected multiplicity >= 1, found 0"),

@@ -4,10 +4,9 @@
 import numpy as np
 import pytest
 from ase.stress import voigt_6_to_full_3x3_stress
-from lammps_program import run_well
-from water_systems import SYSTEMS, in_atom_order, write_data
-
+from lammps_program import run, run_well
 from tessera import TesseraCalculator
+from water_systems import SYSTEMS, in_atom_order, write_data
 
 ENERGY_RTOL = 1e-10  # same engine and edges; only the order of the sums differs
 FORCE_ATOL = 1e-9  # eV/Å, float64: rounding of the model in another row order
@@ -203,8 +202,6 @@ def test_a_hybrid_overlay_is_the_sum_of_its_parts(tmp_path, demo):
 
 
 def test_centroid_stress_is_refused(tmp_path, demo):
-    from lammps_program import run
-
     write_data(tmp_path / "box.data", SYSTEMS["orthogonal"](), ["H", "O"])
     finished = run(start(demo) + "compute c all centroid/stress/atom NULL pair\nrun 0\n", tmp_path)
     assert finished.code != 0

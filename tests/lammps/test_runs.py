@@ -98,11 +98,12 @@ def test_metal_and_real_give_the_same_trajectory(box, demo):
 
 
 def test_sorting_and_re_neighbouring_change_nothing(box, demo):
-    """`neigh_modify every 1 check no` wraps and re-orders atoms in every step; a moving frame makes them cross faces."""
+    """The busy run wraps and sorts atoms in every step; a moving frame makes them cross faces."""
     drift = "velocity all set 80.0 -60.0 40.0 sum yes\n"  # Å/ps: 0.4 Å in 20 steps
     script = drift + FORCES.format(every=4) + "fix all all nve\nrun 20\n"
-    quiet = run_well(start(demo, modify="atom_modify sort 0 0.0") + "neigh_modify every 1000 delay 1000 check no\n" + script, box)
-    busy = run_well(start(demo, modify="atom_modify sort 1 2.0") + "neigh_modify every 1 delay 0 check no\n" + script, box)
+    never, always = "every 1000 delay 1000 check no", "every 1 delay 0 check no"
+    quiet = run_well(start(demo, modify="atom_modify sort 0 0.0") + f"neigh_modify {never}\n" + script, box)
+    busy = run_well(start(demo, modify="atom_modify sort 1 2.0") + f"neigh_modify {always}\n" + script, box)
     wrapped = 0
     for ran, other in zip(quiet.dump("forces.dump"), busy.dump("forces.dump"), strict=True):
         np.testing.assert_allclose(other[:, 8:11], ran[:, 8:11], rtol=0, atol=1e-7)  # rounding grows along a trajectory
