@@ -98,7 +98,9 @@ def _read_file(path: Path) -> Mapping[str, Any]:
         ) from error
     if not isinstance(contents, Mapping) or not isinstance(contents.get("model"), Mapping):
         found = sorted(map(str, contents))[:_LISTED] if isinstance(contents, Mapping) else type(contents).__name__
-        raise ValueError(f'expected {{"model": state dict}} in {path}, found {found}; save the state dict under "model"')
+        raise ValueError(
+            f'expected {{"model": state dict}} in {path}, found {found}; save the state dict under "model"'
+        )
     return contents
 
 

@@ -146,9 +146,7 @@ def _read_stages(
     cutoffs: Sequence[Any] = mapping.get("stage_cutoffs") or [
         long_cutoff if last_is_long and index == count - 1 else cutoff for index in range(count)
     ]
-    kinds: Sequence[Any] = mapping.get("stage_attn_types") or _attention_types(
-        str(_need(backbone, "attn_type")), count
-    )
+    kinds: Sequence[Any] = mapping.get("stage_attn_types") or _attention_types(str(_need(backbone, "attn_type")), count)
     grids: Sequence[Any] = mapping.get("stage_rbf") or [
         "rbf_long" if last_is_long and index == count - 1 else "rbf" for index in range(count)
     ]

@@ -188,4 +188,3 @@ def element_tables(module: nn.Module) -> tuple[str, ...]:
         EdgeTables: ("receiver", "sender"),
     }
     return tables.get(type(module), ())
-
