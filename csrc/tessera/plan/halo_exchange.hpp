@@ -39,6 +39,7 @@ class HaloExchange {
   /// Adds to `owned` [>= num_owned, channels]; the caller zeroes it if it wants the halo share alone.
   void wait_reverse(void* owned);
 
+  /// What this rank has sent so far (empty messages are not sent), and how long it has waited.
   struct Traffic {
     std::int64_t messages = 0;
     std::int64_t bytes = 0;
@@ -48,6 +49,10 @@ class HaloExchange {
 
  private:
   struct Flight;
+  void begin(bool is_forward, std::int64_t channels, Scalar scalar);
+  void launch(bool is_forward);
+  void finish(bool is_forward);
+
   std::shared_ptr<const HaloPlan> plan_;
   std::shared_ptr<Communicator> communicator_;
   int tag_;
