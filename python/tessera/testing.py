@@ -73,7 +73,12 @@ class Atoms:
 
 
 def random_atoms(
-    count: int, *, periodic: bool = True, elements: Sequence[str] = ("H", "C", "O"), density: float = 0.08, seed: int = 2
+    count: int,
+    *,
+    periodic: bool = True,
+    elements: Sequence[str] = ("H", "C", "O"),
+    density: float = 0.08,
+    seed: int = 2,
 ) -> Atoms:
     """Return atoms no closer than 0.9 Å in a tilted cell of `density` atoms/Å^3, which is periodic or not there."""
     generator = np.random.default_rng(seed)

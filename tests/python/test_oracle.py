@@ -27,7 +27,9 @@ def table():
     """Collects one line a case and prints them at the end (`pytest -k oracle -s`)."""
     lines = []
     yield lines
-    print(f"\n{'case':38s} {'dtype':8s} {'|dE| eV':>9s} {'max|dF| eV/Å':>13s} {'max|de| eV':>11s} {'|dE/dstrain| eV':>15s}")
+    print(
+        f"\n{'case':38s} {'dtype':8s} {'|dE| eV':>9s} {'max|dF| eV/Å':>13s} {'max|de| eV':>11s} {'|dE/dstrain| eV':>15s}"
+    )
     print("\n".join(lines))
 
 
@@ -70,7 +72,15 @@ def test_oracle_energy_forces_and_strain_agree_in_float32(name, table):
 def test_oracle_set_holds_every_kind_of_case():
     systems = {name.split("__")[1] for name in CASES}
     configs = {name.split("__")[0][0] for name in CASES}
-    assert {"water1", "ion_far4", "mix26_tric", "tiny4_multiimage", "slab9_pbc110", "cluster12", "water216_pbc"} <= systems
+    assert {
+        "water1",
+        "ion_far4",
+        "mix26_tric",
+        "tiny4_multiimage",
+        "slab9_pbc110",
+        "cluster12",
+        "water216_pbc",
+    } <= systems
     assert set("ACDEFGIJ") <= configs
 
 
@@ -129,7 +139,9 @@ def test_oracle_features_agree_at_every_step_of_the_network(name):
     graph = case_graph(model, oracle_case(name))
     recorder = Recorder(model, graph)
     config = model.config
-    geometry = EdgeGeometry(graph, config.cutoffs, config.lmax, config.num_basis, torch.float64, model.hydrogen, reference)
+    geometry = EdgeGeometry(
+        graph, config.cutoffs, config.lmax, config.num_basis, torch.float64, model.hydrogen, reference
+    )
     stage = geometry.prepare(model.embedding_stage)
     place = matching_edges(stage.edges, dump)
     recorder.kept |= {"rbf": stage.basis, "f_poly_dist": stage.envelope, "f_edge_vec": stage.vector}
