@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <type_traits>
-#include <unordered_map>
 #include <vector>
 
 #include "tessera/base/error.hpp"
@@ -34,7 +34,7 @@ class ReshardPlan {
 
   /// Finds the caller's atoms again after it reordered them or moved them to other ranks; shards and rows stay.
   ///
-  /// Through a directory spread over the ranks (id mod K), so that the caller need not carry anything with its atoms.
+  /// Through a directory spread over the ranks (hash of the id mod K), so that the caller need not carry anything with its atoms.
   /// @return true on all ranks; or false on all ranks, with the plan unchanged, if an atom was added or lost anywhere.
   /// @throws Error(collective) naming the id if an id occurs twice among all ranks.
   [[nodiscard]] bool relabel(std::span<const std::int64_t> ids);
@@ -82,6 +82,10 @@ class ReshardPlan {
   struct Address {
     std::int64_t rank = 0, row = 0;
   };
+  struct DirectoryEntry {
+    std::int64_t id = 0;
+    Address address;
+  };
 
   ReshardPlan(std::shared_ptr<Communicator> communicator, int tag);
   void register_rows();
@@ -95,7 +99,7 @@ class ReshardPlan {
   std::vector<std::int64_t> row_ids_;
   Side outward_;  // the caller's atoms by shard rank
   Side inward_;   // rows by the rank whose atoms they are
-  std::unordered_map<std::int64_t, Address> directory_;  // of the ids with id mod K == this rank
+  std::vector<DirectoryEntry> directory_;  // sorted by id; the ids whose hash mod K is this rank
 };
 
 }  // namespace tessera
