@@ -22,7 +22,7 @@ class Finished:
 
     code: int
     text: str
-    folder: Path
+    dumps: dict[str, str]  # file name -> content, read at once: a later run in the same folder writes it anew
 
     def values(self, name: str) -> np.ndarray:
         """All numbers of the lines `name: number ...`, which scripts print: [lines, numbers a line]."""
@@ -32,7 +32,7 @@ class Finished:
 
     def dump(self, name: str) -> list[np.ndarray]:
         """Frames of a custom dump, each [atoms, columns], sorted by the first column (the atom id)."""
-        frames = (self.folder / name).read_text().split("ITEM: TIMESTEP")[1:]
+        frames = self.dumps[name].split("ITEM: TIMESTEP")[1:]
         tables = [frame.split("ITEM: ATOMS", 1)[1].split("\n", 1)[1] for frame in frames]
         arrays = [np.array([line.split() for line in table.splitlines()], dtype=float) for table in tables]
         return [array[np.argsort(array[:, 0])] for array in arrays]
@@ -63,6 +63,8 @@ def run(script: str, folder: Path, *, ranks: int = 1, environment: dict[str, str
         variables.pop(name, None)
         if value is not None:
             variables[name] = value
+    for stale in folder.glob("forces.dump"):
+        stale.unlink()
     (folder / "in.test").write_text(script)
     command = [program(), "-in", "in.test", "-log", "none"]
     if ranks > 1:
@@ -71,7 +73,8 @@ def run(script: str, folder: Path, *, ranks: int = 1, environment: dict[str, str
         command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         timeout=TIMEOUT, check=False,
     )
-    return Finished(done.returncode, done.stdout, folder)
+    dumps = {file.name: file.read_text() for file in folder.glob("*.dump")}
+    return Finished(done.returncode, done.stdout, dumps)
 
 
 def run_well(script: str, folder: Path, **options) -> Finished:

@@ -12,9 +12,9 @@ ENERGY_RTOL = 1e-10  # same engine and edges; only the order of the sums differs
 FORCE_ATOL = 1e-9  # eV/Å, float64: rounding of the model in another row order
 FORCE_ATOL_FLOAT32 = 1e-5  # eV/Å, float32: the same
 DIFFERENCE_ATOL = 1e-6  # eV/Å: fourth-order differences of a float64 energy with the step below
-DIFFERENCE_STEP = 1e-3  # Å
+DIFFERENCE_STEP = 2e-4  # Å: short, since the exact softmax has small steps where a pair crosses a cutoff
 STRAIN_RTOL = 1e-6  # of the largest component, likewise
-STRAIN_STEP = 2e-4
+STRAIN_STEP = 2e-5  # likewise
 SUM_RTOL = 1e-10  # sums of float64 numbers of one step
 STENCIL = {-2: 1 / 12, -1: -2 / 3, 1: 2 / 3, 2: -1 / 12}  # first derivative, error of order step^4
 VOIGT = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]  # LAMMPS's order
@@ -174,12 +174,12 @@ def test_atoms_of_a_null_type_are_not_seen(tmp_path, demo):
     atoms = SYSTEMS["orthogonal"]()
     write_data(tmp_path / "box.data", atoms, ["H", "O"])
     expected = run_well(start(demo) + DUMP + SHOW, tmp_path)
+    reference = in_atom_order(atoms, expected.dump("forces.dump")[0])
     more = with_null_atoms(tmp_path, atoms)
     done = run_well(start(demo, elements="H O NULL") + DUMP + SHOW, tmp_path)
     assert done.values("energy").item() == pytest.approx(expected.values("energy").item(), rel=ENERGY_RTOL)
     rows = in_atom_order(more, done.dump("forces.dump")[0])
     assert not rows[-5:, 1:].any(), "force, energy and stress of atoms that Tessera does not see"
-    reference = in_atom_order(atoms, expected.dump("forces.dump")[0])
     np.testing.assert_allclose(rows[:-5, 1:4], reference[:, 1:4], rtol=0, atol=FORCE_ATOL)
 
 

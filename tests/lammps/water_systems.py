@@ -31,7 +31,7 @@ def water(shape: tuple[int, int, int], seed: int, *, tilt: tuple[float, float, f
 SYSTEMS = {
     "orthogonal": lambda: water((3, 2, 3), seed=1),
     "triclinic": lambda: water((2, 3, 2), seed=2, tilt=(1.9, -1.3, 2.2)),
-    "multi_image": lambda: water((1, 2, 2), seed=3),
+    "multi_image": lambda: water((1, 2, 2), seed=4),
 }
 
 
