@@ -98,7 +98,7 @@ def _read_file(path: Path) -> Mapping[str, Any]:
         ) from error
     if not isinstance(contents, Mapping) or not isinstance(contents.get("model"), Mapping):
         found = sorted(map(str, contents))[:_LISTED] if isinstance(contents, Mapping) else type(contents).__name__
-        raise ValueError(
+        raise ValueError(  # noqa: TRY004  (a file's content, not a type mistake of the caller)
             f'expected {{"model": state dict}} in {path}, found {found}; save the state dict under "model"'
         )
     return contents
@@ -183,9 +183,9 @@ def _check_keys(
         blocks = {match[1] for match in (re.match(r"decoder\.decoder\.((?:long_)?blocks\.\d+)\.", key)
                                          for key in state) if match}  # fmt: skip
         raise ValueError(
-            f"expected the keys of {len(config.stages)} blocks and {len(config.cluster)} long blocks, found in {source} "
-            f"({len(blocks)} blocks): {'; '.join(problems)}. Give the config.yaml that belongs to this checkpoint, or "
-            "undo the renaming"
+            f"expected the keys of {len(config.stages)} blocks and {len(config.cluster)} long blocks, found in "
+            f"{source} ({len(blocks)} blocks): {'; '.join(problems)}. Give the config.yaml that "
+            "belongs to this checkpoint, or undo the renaming"
         )
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 import yaml
 from oracle_data import ROOT, case_graph, oracle_case, oracle_state
-
 from tessera.checkpoint import load_checkpoint, load_state
 from tessera.model import energy_and_edge_gradients
 
@@ -96,14 +95,13 @@ def test_a_renamed_key_is_listed_under_both_names(write, contents):
 
 def test_a_key_of_another_shape_is_listed_with_both_shapes(write, contents):
     contents["model"]["decoder.mix_cm.0.weight"] = torch.zeros(16, 30)
-    with pytest.raises(
-        ValueError, match=r"1 of another shape: decoder.mix_cm.0.weight \(expected \[16, 32\], found \[16, 30\]\)"
-    ):
+    shapes = r"decoder.mix_cm.0.weight \(expected \[16, 32\], found \[16, 30\]\)"
+    with pytest.raises(ValueError, match=f"1 of another shape: {shapes}"):
         load_checkpoint(write(contents))
 
 
-@pytest.mark.parametrize(("depth", "message"), [(4, r"missing: decoder.decoder.blocks.3.\* \(\d+ keys\)"),
-                                                (2, r"unexpected: decoder.decoder.blocks.2.\* \(\d+ keys\)")])  # fmt: skip
+@pytest.mark.parametrize(("depth", "message"), [(4, r"missing: .*blocks.3.\* \(\d+ keys\)"),
+                                                (2, r"unexpected: .*blocks.2.\* \(\d+ keys\)")])  # fmt: skip
 def test_a_config_of_another_depth_is_refused_with_the_blocks(write, contents, depth, message):
     config = {**YAML, "backbone_config": {**YAML["backbone_config"], "num_layers": depth}}
     with pytest.raises(ValueError, match=rf"expected the keys of {depth} blocks.*\(3 blocks\).*{message}"):
@@ -128,7 +126,7 @@ def test_a_head_can_be_chosen_and_a_wrong_one_lists_them(write, contents):
     first = energy(load_checkpoint(path, head="omol25").to(torch.float64))
     assert abs(first[0] - first[1]) < ENERGY64
     assert abs(energy(load_checkpoint(path, head="spice").to(torch.float64))[0] - first[0]) > 0.1
-    with pytest.raises(ValueError, match="expected one of the heads omol25, spice of .*, found 'qm9'"):
+    with pytest.raises(ValueError, match=r"expected one of the heads omol25, spice of .*, found 'qm9'"):
         load_checkpoint(path, head="qm9")
     with pytest.raises(ValueError, match="found no choice among several"):
         load_checkpoint(path)
@@ -184,7 +182,7 @@ def test_files_that_are_not_there_or_not_checkpoints_are_refused(tmp_path, write
     with pytest.raises(ValueError, match=r"expected \{\"model\": state dict\} in .*found \['weights'\]"):
         load_checkpoint(tmp_path / "other.pt", YAML)
     torch.save({"model": {"a": torch.zeros(1)}}, tmp_path / "foreign.pt")
-    with pytest.raises(ValueError, match="expected keys head.energy_heads"):
+    with pytest.raises(ValueError, match=r"expected keys head.energy_heads"):
         load_checkpoint(tmp_path / "foreign.pt", YAML)
     path = write(contents)
     path.with_name("config.yaml").unlink()
@@ -210,5 +208,5 @@ def test_every_variant_of_the_oracle_loads_strictly():
         assert needed.config == config
         dropped = dict(state)
         del dropped[next(key for key in state if key.endswith("ga.fc_easy.net.6.bias"))]
-        with pytest.raises(ValueError, match="1 missing: decoder.decoder.blocks.0.ga.fc_easy.net.6.bias"):
+        with pytest.raises(ValueError, match=r"1 missing: decoder.decoder.blocks.0.ga.fc_easy.net.6.bias"):
             load_state(dropped, config, elements=("H", "O"))

@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 import torch
 from oracle_data import ROOT
-
 from tessera.checkpoint import load_checkpoint
 from tessera.model import build_graph, energy_and_edge_gradients, forces_and_strain
 
 MODELS = ROOT / "examples" / "models"
-# float64: roundings of energies of some 1e4 eV (1e-12) and of forces of order 1 eV/Å; float32: roundings of the network.
+# float64: roundings of energies of some 1e4 eV (1e-12) and forces of order 1 eV/Å; float32: of the network.
 TOLERANCES = {
     torch.float64: {"energy": 1e-9, "atom": 1e-11, "force": 1e-10, "strain": 1e-9},
     torch.float32: {"energy": 2e-4, "atom": 2e-6, "force": 5e-5, "strain": 2e-4},

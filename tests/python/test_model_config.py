@@ -7,7 +7,6 @@ import logging
 import pytest
 import yaml
 from oracle_data import ROOT
-
 from tessera.model import ModelConfig
 
 PUBLIC = {

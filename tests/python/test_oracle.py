@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 from oracle_data import CASES, FEATURE_CASES, ORACLE, case_graph, oracle_case, oracle_model
-
 from tessera.kernels import reference
 from tessera.model import energy_and_edge_gradients, forces_and_strain
 from tessera.model.geometry import EdgeGeometry
@@ -17,7 +16,7 @@ ENERGY64, FORCE64, STRAIN64, FEATURE64 = 1e-10, 1e-9, 1e-9, 1e-10
 # equals carries its derivative is decided by rounding in the reference. That shows in dE/dstrain alone, by 1.6e-9 eV in
 # G_emul3plus1_zero__water8_pbc; everywhere else the strain derivative agrees to 1e-11.
 STRAIN64_AT_A_KINK, CASE_AT_A_KINK = 1e-8, "G_emul3plus1_zero__water8_pbc"
-# float32: the data set's own suggestions for forces; energies per atom are sums of some hundred float32 terms of order 10.
+# float32: the data set's own suggestions for forces; atoms' energies sum some hundred float32 terms of order 10.
 FORCE32, FORCE32_NEAR_CUTOFF, ATOM_ENERGY32 = 1e-4, 2e-5, 2e-5
 ENERGY32_PER_ATOM, STRAIN32_PER_ATOM = 2e-6, 5e-6
 
@@ -27,10 +26,9 @@ def table():
     """Collects one line a case and prints them at the end (`pytest -k oracle -s`)."""
     lines = []
     yield lines
-    print(
-        f"\n{'case':38s} {'dtype':8s} {'|dE| eV':>9s} {'max|dF| eV/Å':>13s} {'max|de| eV':>11s} {'|dE/dstrain| eV':>15s}"
-    )
-    print("\n".join(lines))
+    header = ("case", "dtype", "|dE| eV", "max|dF| eV/Å", "max|de| eV", "|dE/dstrain| eV")
+    title = "{:38s} {:8s} {:>9s} {:>13s} {:>11s} {:>15s}".format(*header)
+    print("", title, *lines, sep="\n")  # noqa: T201  (the table is the point of -s)
 
 
 def deviations(name, dtype, table):
@@ -122,9 +120,9 @@ class Recorder:
 def matching_edges(edges, dump):
     """For each published edge, the place of the same edge here: same atoms, same vector."""
     sender = dump["f_outcell_index"][dump["edge_neighbor_exp"]]
-    theirs = {}
-    for place, key in enumerate(zip(dump["edge_query"], sender, *np.round(dump["f_edge_vec"], 6).T, strict=True)):
-        theirs[key] = place
+    vectors = np.round(dump["f_edge_vec"], 6)
+    keys = zip(dump["edge_query"], sender, *vectors.T, strict=True)
+    theirs = {key: place for place, key in enumerate(keys)}
     vectors = np.round(edges.vector.numpy(), 6)
     order = [theirs[key] for key in zip(edges.receiver.numpy(), edges.sender.numpy(), *vectors.T, strict=True)]
     assert sorted(order) == list(range(len(dump["edge_query"])))

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tessera.model.elements import check_symbols
-
 AVERAGE_DEGREE = 23.01
 """Divisor of the edge-degree embedding where the config names none (E2Former V2 specification, section 2)."""
 

@@ -3,11 +3,12 @@
 
 from collections.abc import Iterable
 
-SYMBOLS: tuple[str, ...] = tuple(
+_TABLE = (
     "X H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb "
     "Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au "
-    "Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm".split()
+    "Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm"
 )
+SYMBOLS: tuple[str, ...] = tuple(_TABLE.split())
 """Symbol by atomic number, 1 to 100 (the range of the public element tables); entry 0 is no element."""
 
 ATOMIC_NUMBERS: dict[str, int] = {symbol: number for number, symbol in enumerate(SYMBOLS)}
