@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""Compile an exported program into an AOTInductor package that carries its passport."""
+
+import platform
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch._inductor import config as inductor_config
+from torch._inductor import cpu_vec_isa
+from torch.export import ExportedProgram
+
+#: Key of the passport in the package's metadata.
+METADATA_KEY = "tessera"
+
+#: Vector width of a portable artifact: every x86-64 machine since 2013 has AVX2.
+PORTABLE_SIMD_BITS = 256
+
+
+def compile_package(program: ExportedProgram, path: Path, passport_json: str, configs: Mapping[str, object]) -> None:
+    """Write the package of `program` to `path` (which ends in `.pt2`).
+
+    Args:
+        program: as `trace.export_step` returns it.
+        path: a file of this name is overwritten.
+        passport_json: stored under METADATA_KEY, where the C++ loader reads it without running model code.
+        configs: as `cpu_configs` returns them.
+    """
+    settings = {**configs, "aot_inductor.metadata": {METADATA_KEY: passport_json}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree
+        torch._inductor.aoti_compile_and_package(  # noqa: SLF001
+            program, package_path=str(path), inductor_configs=settings
+        )
+
+
+def cpu_configs(is_native: bool) -> dict[str, object]:
+    """Give the compiler's settings for a CPU artifact.
+
+    Args:
+        is_native: compile for this machine's instruction set instead of the portable one.
+    """
+    settings: dict[str, object] = {
+        # Inductor (2.11 to 2.14) may reuse a buffer that a split exchange still reads: wrong energies, no error.
+        "inplace_buffers": False,
+        # Keeps the order of exchange start, work that needs no halo, and wait.
+        "reorder_for_locality": False,
+        # The thread count is the run's choice, not the exporting machine's.
+        "cpp.dynamic_threads": True,
+        "cpp.simdlen": None if is_native else PORTABLE_SIMD_BITS,
+        # Pays off only from the second export on one machine, and costs ten seconds at the first.
+        "aot_inductor.precompile_headers": False,
+    }
+    if not is_native and has_march_setting():
+        settings["cpp.march"] = ""
+    return settings
+
+
+def has_march_setting() -> bool:
+    """Whether this torch can compile without `-march=native` (otherwise no artifact is portable)."""
+    return hasattr(inductor_config.cpp, "march")
+
+
+def cpu_capability(is_native: bool) -> str:
+    """Name the instruction set that an artifact needs, as the passport states it: avx2, avx512, ..., or default."""
+    if is_native or not has_march_setting():
+        return torch.backends.cpu.get_cpu_capability().lower()
+    with inductor_config.patch({"cpp.simdlen": PORTABLE_SIMD_BITS}):
+        isa = cpu_vec_isa.pick_vec_isa()
+    if isinstance(isa, cpu_vec_isa.InvalidVecISA):
+        return f"default ({platform.machine()})"
+    return str(isa).split()[0].lower()

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""Bad input to tessera-export: a message that names expected and found, exit code 2, no file."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from exported import DEMO
+
+from tessera_export import cli
+
+
+@pytest.fixture
+def demo() -> dict:
+    return torch.load(DEMO / "model.pt", weights_only=True)
+
+
+def export(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
+    try:
+        code = cli.main([str(word) for word in words])
+    except SystemExit as stop:
+        code = stop.code
+    return code, capsys.readouterr().err
+
+
+def refused(capsys: pytest.CaptureFixture[str], output: Path, *words: str | Path) -> str:
+    code, text = export(capsys, *words, "-o", output)
+    assert code == 2
+    assert not output.exists()
+    return text
+
+
+def test_a_missing_checkpoint_is_named(capsys, tmp_path: Path) -> None:
+    assert "absent.pt: no such file" in refused(capsys, tmp_path / "m.pt2", tmp_path / "absent.pt")
+
+
+def test_a_missing_config_is_named(capsys, tmp_path: Path) -> None:
+    absent = tmp_path / "absent.yaml"
+    assert "absent.yaml: no such file" in refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "-c", absent)
+
+
+def test_a_missing_output_folder_is_named_before_any_work(capsys, tmp_path: Path) -> None:
+    text = refused(capsys, tmp_path / "nowhere" / "m.pt2", DEMO / "model.pt")
+    assert "nowhere does not exist" in text
+
+
+def test_an_output_of_another_kind_is_refused(capsys, tmp_path: Path) -> None:
+    assert "ends in .pt2" in refused(capsys, tmp_path / "model.so", DEMO / "model.pt")
+
+
+def test_an_unknown_dtype_lists_the_known_ones(capsys, tmp_path: Path) -> None:
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--dtype", "float16")
+    assert "float16" in text
+    assert "float32" in text
+    assert "float64" in text
+
+
+@pytest.mark.parametrize("elements", ["H,Xx", "h,O", "CL", ","])
+def test_unknown_elements_are_named_beside_those_of_the_checkpoint(capsys, tmp_path: Path, elements: str) -> None:
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--elements", elements)
+    assert elements in text
+    assert "H, C, N, O, S, Cl, K" in text
+
+
+def test_an_element_named_twice_is_refused(capsys, tmp_path: Path) -> None:
+    assert "twice" in refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--elements", "H,O,H")
+
+
+def test_a_renamed_key_is_listed(capsys, tmp_path: Path, demo: dict) -> None:
+    key = "decoder.decoder.blocks.0.ga.proj_value.weight"
+    demo["model"][key + "_renamed"] = demo["model"].pop(key)
+    torch.save(demo, tmp_path / "model.pt")
+    text = refused(capsys, tmp_path / "m.pt2", tmp_path / "model.pt", "-c", DEMO / "config.yaml")
+    assert f"{key}_renamed" in text
+    assert text.count(key) >= 2  # missing, and unexpected under its new name
+
+
+def test_a_config_of_another_depth_is_refused(capsys, tmp_path: Path) -> None:
+    config = yaml.safe_load((DEMO / "config.yaml").read_text())
+    for key in ("stage_cutoffs", "stage_attn_types", "stage_rbf"):
+        config[key] = config[key][:2]
+    config["backbone_config"]["num_layers"] = 2
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    assert "blocks.2" in refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "-c", path)
+
+
+def test_an_unknown_head_lists_the_heads(capsys, tmp_path: Path) -> None:
+    assert "omol25" in refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--head", "other")
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(capsys, tmp_path: Path) -> None:
+    garbage = tmp_path / "model.pt"
+    garbage.write_bytes(b"not a checkpoint")
+    text = refused(capsys, tmp_path / "m.pt2", garbage, "-c", DEMO / "config.yaml")
+    assert "model.pt" in text
+    assert "Traceback" not in text
