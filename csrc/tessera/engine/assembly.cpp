@@ -8,24 +8,22 @@ ForceAssembly::ForceAssembly(std::int64_t num_rows, bool wants_atom_virial) : fo
   if (wants_atom_virial) atom_virials.assign(num_rows, Mat3{});
 }
 
-void ForceAssembly::add(const TopologyList& list, std::int64_t num_owned, const ActiveEdges& edges,
-                        std::span<const Vec3> gradients)
+void ForceAssembly::add(const ActiveEdges& edges, std::span<const Vec3> gradients)
 {
   for (std::size_t e = 0; e < edges.receiver.size(); ++e) {
     const std::int64_t i = edges.receiver[e];
-    const std::int64_t j = edges.sender[e];
-    const std::int64_t row = j < num_owned || list.row_in_widest.empty() ? j : num_owned + list.row_in_widest[j - num_owned];
+    const std::int64_t j = edges.row[e];
     const Vec3& g = gradients[e];
     const Vec3& v = edges.vectors[e];
     forces[i] = forces[i] - g;
-    forces[row] = forces[row] + g;
+    forces[j] = forces[j] + g;
     for (int a = 0; a < 3; ++a) {
       for (int b = 0; b < 3; ++b) {
         const double share = -v[a] * g[b];
         virial[a][b] += share;
         if (atom_virials.empty()) continue;
         atom_virials[i][a][b] += 0.5 * share;
-        atom_virials[row][a][b] += 0.5 * share;
+        atom_virials[j][a][b] += 0.5 * share;
       }
     }
   }

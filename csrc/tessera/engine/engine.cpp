@@ -9,17 +9,29 @@
 #include "tessera/base/error.hpp"
 #include "tessera/engine/assembly.hpp"
 #include "tessera/engine/geometry.hpp"
-#include "tessera/engine/row_order.hpp"
+#include "tessera/engine/halo_values.hpp"
+#include "tessera/engine/shard.hpp"
 #include "tessera/model/artifact.hpp"
-#include "tessera/topology/topology_cache.hpp"
+#include "tessera/model/exchange_set.hpp"
 
 namespace tessera {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+constexpr int kPositionTag = 7100;
+constexpr int kFeatureTag = 7200;  // + list
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
+  ~Stopwatch() { seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point start_;
+};
 
 void require_finite(std::span<const Vec3> vectors, std::span<const std::int64_t> ids, const char* what)
 {
@@ -34,108 +46,224 @@ void require_finite(std::span<const Vec3> vectors, std::span<const std::int64_t>
 
 }  // namespace
 
+/// What one epoch holds: pairs, plans, and the exchanges that carry them out.
+struct Epoch {
+  Topology topology;
+  std::unique_ptr<HaloExchange> positions;  // of the widest list
+  std::unique_ptr<ExchangeSet> features;    // one a list, found by the model's operators
+  std::vector<std::vector<std::int32_t>> halo_elements;
+
+  [[nodiscard]] HaloExchange::Traffic feature_traffic() const
+  {
+    HaloExchange::Traffic sum;
+    for (std::size_t l = 0; l < topology.lists.size(); ++l) {
+      const auto& traffic = features->exchange(static_cast<std::int64_t>(l)).traffic();
+      sum.messages += traffic.messages;
+      sum.bytes += traffic.bytes;
+      sum.wait_seconds += traffic.wait_seconds;
+    }
+    return sum;
+  }
+};
+
 struct Engine::Impl {
-  Impl(const std::string& path, const EngineOptions& options, std::shared_ptr<Communicator> comm)
-      : artifact(path, options.num_threads),
+  Impl(const std::string& path, const EngineOptions& engine_options, std::shared_ptr<Communicator> comm)
+      : artifact(path, engine_options.num_threads),
+        options(engine_options),
         communicator(std::move(comm)),
-        cache(artifact.passport().largest_cutoff(), options.skin, options.rebuild)
+        cache(artifact.passport().largest_cutoff(), options.skin, options.rebuild),
+        shard(options, communicator)
   {
   }
 
   Artifact artifact;
+  EngineOptions options;
   std::shared_ptr<Communicator> communicator;
   TopologyCache cache;
-  RowOrder order;
-  std::optional<Topology> topology;
+  Shard shard;
+  std::optional<Epoch> epoch;
   StepResult result;
   EngineReport report;
 
-  void rebuild(const AtomsInput& atoms);
-  ModelOutput run_model(const AtomsInput& atoms, std::span<const ActiveEdges> active);
+  [[nodiscard]] RebuildCause decide(const AtomsInput& atoms);
+  void rebuild(const AtomsInput& atoms, RebuildCause cause);
+  void cut(const AtomsInput& atoms);
+  void build_epoch(const Box& box);
+  [[nodiscard]] std::vector<ActiveEdges> find_edges(std::span<const Vec3> positions, const Box& box);
+  [[nodiscard]] ModelOutput run_model(const AtomsInput& atoms, std::span<const ActiveEdges> active);
   void collect(const AtomsInput& atoms, std::span<const ActiveEdges> active, const ModelOutput& output);
 };
 
-void Engine::Impl::rebuild(const AtomsInput& atoms)
+/// Brings the caller's atoms into the rows and asks all ranks whether the epoch holds.
+///
+/// What is wrong with this rank's input is kept until the vote, which tells the others.
+RebuildCause Engine::Impl::decide(const AtomsInput& atoms)
 {
-  const auto start = Clock::now();
-  order.assign(atoms.ids, atoms.elements, atoms.positions);
-  cache.remember(order.positions(), atoms.box);
+  const Stopwatch watch(report.reshard_seconds);
+  std::optional<Error> failure;
+  try {
+    require_finite(atoms.positions, atoms.ids, "position");
+  } catch (const Error& error) {
+    failure = error;
+  }
+  const bool same_atoms = shard.find_rows(atoms, atoms.is_reordered);
+  RebuildCause cause = epoch ? RebuildCause::none : RebuildCause::first;
+  if (epoch && !same_atoms) cause = RebuildCause::migration;
+  if (same_atoms && epoch) {
+    shard.take_positions(atoms);
+    if (shard.has_expired() && communicator->num_ranks() > 1) cause = RebuildCause::recut;
+  }
+  try {
+    return cache.vote(shard.positions(), atoms.box, cause, !failure, *communicator);
+  } catch (const Error&) {
+    if (failure) throw *failure;
+    throw;
+  }
+}
+
+void Engine::Impl::cut(const AtomsInput& atoms)
+{
+  std::vector<std::int64_t> weights;
+  if (options.balance == Balance::edges && epoch && shard.is_cut()) {
+    std::vector<std::int64_t> edges(epoch->topology.num_owned, 1);
+    for (const std::int64_t i : epoch->topology.widest().pairs.receiver) ++edges[i];
+    weights = shard.to_visible<std::int64_t>(edges);
+  }
+  epoch.reset();
+  shard.cut(atoms, weights);
+  ++report.cuts;
+}
+
+void Engine::Impl::rebuild(const AtomsInput& atoms, RebuildCause cause)
+{
+  const bool has_new_atoms = cause == RebuildCause::first || cause == RebuildCause::migration;
+  if (has_new_atoms) {
+    epoch.reset();
+    const Stopwatch watch(report.reshard_seconds);
+    cut(atoms);
+  } else if (shard.should_cut(atoms.box)) {
+    const Stopwatch watch(report.reshard_seconds);
+    cut(atoms);
+  }
+  build_epoch(atoms.box);
+  if (has_new_atoms && options.balance == Balance::edges && communicator->num_ranks() > 1) {
+    cut(atoms);  // now that the edges of these atoms are known
+    build_epoch(atoms.box);
+  }
+  cache.remember(shard.positions(), atoms.box);
+  ++report.rebuilds[static_cast<std::size_t>(cause)];
+}
+
+void Engine::Impl::build_epoch(const Box& box)
+{
+  const Stopwatch watch(report.search_seconds);
   const auto& cutoffs = artifact.passport().cutoffs;
-  topology = build_topology(order.positions(), atoms.box, cutoffs, cache.skin(), cache.epoch());
-  ++report.rebuilds;
-  report.search_seconds += seconds_since(start);
+  const CandidateQuery query{options.peers,   8,
+                             cutoffs.back() + options.skin, &shard.curve(), &shard.splitters(), shard.drift()};
+  const Candidates candidates = find_candidates(query, shard.positions(), box, *communicator);
+  Epoch next;
+  next.topology = build_topology(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1, *communicator);
+  const Topology& topology = next.topology;
+  next.positions = std::make_unique<HaloExchange>(topology.widest().plan, communicator, kPositionTag);
+  std::vector<std::unique_ptr<HaloExchange>> features;
+  for (std::size_t l = 0; l < topology.lists.size(); ++l) {
+    const auto& plan = topology.lists[l].plan;
+    features.push_back(
+        std::make_unique<HaloExchange>(plan, communicator, kFeatureTag + static_cast<int>(l), options.overlap));
+    const std::vector<double> owned(shard.elements().begin(), shard.elements().end());
+    const auto extended = extend<double>(owned, *features.back());
+    next.halo_elements.emplace_back(extended.begin() + topology.num_owned, extended.end());
+  }
+  next.features = std::make_unique<ExchangeSet>(std::move(features));
+  epoch = std::move(next);
+}
+
+std::vector<ActiveEdges> Engine::Impl::find_edges(std::span<const Vec3> positions, const Box& box)
+{
+  std::vector<ActiveEdges> active;
+  for (const TopologyList& list : epoch->topology.lists) active.push_back(find_active_edges(list, positions, box));
+  return active;
 }
 
 ModelOutput Engine::Impl::run_model(const AtomsInput& atoms, std::span<const ActiveEdges> active)
 {
-  const auto start = Clock::now();
+  const HaloExchange::Traffic before = epoch->feature_traffic();
   ModelInput input;
-  input.elements = order.elements();
+  input.plan_handle = communicator->num_ranks() > 1 ? epoch->features->handle() : 0;
+  input.elements = shard.elements();
   input.charge = atoms.charge;
   input.multiplicity = atoms.multiplicity;
-  for (const ActiveEdges& edges : active) input.lists.push_back({{}, edges.vectors, edges.receiver, edges.sender});
-  ModelOutput output = artifact.run(input);
-  report.model_seconds += seconds_since(start);
+  for (std::size_t l = 0; l < active.size(); ++l) {
+    input.lists.push_back({epoch->halo_elements[l], active[l].vectors, active[l].receiver, active[l].sender});
+  }
+  double seconds = 0;
+  ModelOutput output;
+  {
+    const Stopwatch watch(seconds);
+    output = artifact.run(input);
+  }
+  const HaloExchange::Traffic after = epoch->feature_traffic();
+  report.messages += after.messages - before.messages;
+  report.bytes += after.bytes - before.bytes;
+  report.wait_seconds += after.wait_seconds - before.wait_seconds;
+  report.model_seconds += seconds - (after.wait_seconds - before.wait_seconds);
   return output;
 }
 
 void Engine::Impl::collect(const AtomsInput& atoms, std::span<const ActiveEdges> active, const ModelOutput& output)
 {
-  ForceAssembly assembly(topology->num_owned, atoms.wants_atom_virial);
-  for (std::size_t l = 0; l < active.size(); ++l) {
-    assembly.add(topology->lists[l], topology->num_owned, active[l], output.edge_gradients[l]);
-  }
-  require_finite(assembly.forces, order.ids(), "force");
+  const Topology& topology = epoch->topology;
+  ForceAssembly assembly(topology.num_owned + topology.num_halo(), atoms.wants_atom_virial);
+  for (std::size_t l = 0; l < active.size(); ++l) assembly.add(active[l], output.edge_gradients[l]);
+  bring_home(assembly.forces, *epoch->positions);
+  require_finite(assembly.forces, shard.ids(), "force");
   result.energy = 0;
   for (const double energy : output.atom_energies) result.energy += energy;
   result.virial = assembly.virial;
-  order.to_caller(assembly.forces, result.forces);
-  order.to_caller(output.atom_energies, result.atom_energies);
+  shard.to_caller<Vec3>(assembly.forces, result.forces);
+  shard.to_caller<double>(output.atom_energies, result.atom_energies);
   result.atom_virials.clear();
-  if (atoms.wants_atom_virial) order.to_caller(assembly.atom_virials, result.atom_virials);
+  if (atoms.wants_atom_virial) {
+    bring_home(assembly.atom_virials, *epoch->positions);
+    shard.to_caller<Mat3>(assembly.atom_virials, result.atom_virials);
+  }
 }
 
 Engine::Engine(const std::string& path, const EngineOptions& options, std::shared_ptr<Communicator> communicator)
+    : impl_(std::make_unique<Impl>(path, options, std::move(communicator)))
 {
-  if (communicator->num_ranks() > 1) {
-    fail(Reach::collective, "this version of Tessera runs on 1 MPI rank, found {}: start lmp without mpiexec",
-         communicator->num_ranks());
-  }
-  impl_ = std::make_unique<Impl>(path, options, std::move(communicator));
 }
 
 Engine::~Engine() = default;
 
 const Passport& Engine::passport() const noexcept { return impl_->artifact.passport(); }
 const EngineReport& Engine::report() const noexcept { return impl_->report; }
+Communicator& Engine::communicator() noexcept { return *impl_->communicator; }
 
 const StepResult& Engine::compute(const AtomsInput& atoms)
 {
-  const auto start = Clock::now();
   Impl& self = *impl_;
-  require_finite(atoms.positions, atoms.ids, "position");
+  const Stopwatch watch(self.report.total_seconds);
 
-  const bool same_atoms = self.topology && (!atoms.is_reordered || self.order.relabel(atoms.ids, atoms.elements));
-  if (same_atoms) self.order.update(atoms.positions);
-  const RebuildCause local_cause =
-      !self.topology ? RebuildCause::first : (same_atoms ? RebuildCause::none : RebuildCause::migration);
-  const RebuildCause cause =
-      self.cache.vote(self.order.positions(), atoms.box, local_cause, true, *self.communicator);
-  if (cause != RebuildCause::none) self.rebuild(atoms);
+  const RebuildCause cause = self.decide(atoms);
+  if (cause != RebuildCause::none) self.rebuild(atoms, cause);
   self.cache.tick();
+  self.shard.tick();
 
-  std::vector<ActiveEdges> active;
-  for (const TopologyList& list : self.topology->lists) {
-    active.push_back(find_active_edges(list, self.topology->num_owned, self.order.positions(), self.order.ids(), atoms.box));
-  }
+  const auto messages = self.epoch->positions->traffic().messages;
+  const std::vector<Vec3> positions = extend<Vec3>(self.shard.positions(), *self.epoch->positions);
+  const std::vector<ActiveEdges> active = self.find_edges(positions, atoms.box);
   const ModelOutput output = self.run_model(atoms, active);
   self.collect(atoms, active, output);
 
-  ++self.report.steps;
-  self.report.num_owned = self.topology->num_owned;
-  self.report.num_edges = 0;
-  for (const ActiveEdges& edges : active) self.report.num_edges += static_cast<std::int64_t>(edges.receiver.size());
-  self.report.total_seconds += seconds_since(start);
+  EngineReport& report = self.report;
+  ++report.steps;
+  report.position_messages += self.epoch->positions->traffic().messages - messages;
+  report.num_owned = self.epoch->topology.num_owned;
+  report.num_halo = self.epoch->topology.num_halo();
+  report.num_peers = static_cast<std::int64_t>(self.epoch->topology.widest().plan->peers.size());
+  report.num_edges = 0;
+  for (const ActiveEdges& edges : active) report.num_edges += static_cast<std::int64_t>(edges.receiver.size());
   return self.result;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,13 +11,24 @@
 #include "tessera/base/box.hpp"
 #include "tessera/comm/communicator.hpp"
 #include "tessera/model/passport.hpp"
+#include "tessera/partition/curve.hpp"
+#include "tessera/search/candidates.hpp"
+#include "tessera/topology/topology_cache.hpp"
 
 namespace tessera {
 
+/// What shards are balanced by.
+enum class Balance { atoms, edges };
+
 struct EngineOptions {
-  double skin = 1.0;          ///< Å
-  std::int64_t rebuild = 0;   ///< steps between forced rebuilds; 0: only when an atom has moved skin/2
-  int num_threads = 0;        ///< intra-op threads of the model; 0: leave as they are
+  double skin = 1.0;         ///< Å
+  std::int64_t rebuild = 0;  ///< steps between forced rebuilds; 0: only when an atom has moved skin/2
+  std::int64_t recut = 100;  ///< steps after which the shards are cut anew at the latest; 0: only by displacement
+  CurveKind curve = CurveKind::hilbert;
+  Balance balance = Balance::atoms;
+  PeerScheme peers = PeerScheme::multi_box;
+  bool overlap = true;       ///< exchange features while the model computes what needs none of them
+  int num_threads = 0;       ///< intra-op threads of the model; 0: leave as they are
 };
 
 /// The atoms that this rank's caller holds (a LAMMPS brick, or all of them), in the caller's order.
@@ -24,9 +36,9 @@ struct AtomsInput {
   std::span<const Vec3> positions;          ///< Å, unwrapped (continuous in time)
   std::span<const std::int32_t> elements;   ///< index into the passport's elements; -1: Tessera does not see this atom
   std::span<const std::int64_t> ids;        ///< unique over all ranks, > 0
-  Box box;
-  bool is_reordered = false;  ///< the caller's order or set of atoms changed since the last call
-  bool wants_atom_virial = false;
+  Box box;                                  ///< the same on all ranks
+  bool is_reordered = false;  ///< this caller's order or set of atoms, or an element, changed since the last call
+  bool wants_atom_virial = false;           ///< the same on all ranks
   long charge = 0;            ///< total, e
   long multiplicity = 1;
 };
@@ -40,12 +52,23 @@ struct StepResult {
   std::vector<Mat3> atom_virials;      ///< eV, -sum v (x) g, half of each edge to either end; if wanted
 };
 
+/// Counts and times of one rank since the engine was made; differences of two reports describe a run.
 struct EngineReport {
   std::int64_t steps = 0;
-  std::int64_t rebuilds = 0;
-  std::int64_t num_owned = 0, num_halo = 0, num_edges = 0;
-  double search_seconds = 0, model_seconds = 0, total_seconds = 0;
+  std::array<std::int64_t, kNumRebuildCauses> rebuilds{};  ///< by RebuildCause
+  std::int64_t cuts = 0;
+  std::int64_t num_owned = 0, num_halo = 0, num_edges = 0, num_peers = 0;  ///< of the last step
+  std::int64_t messages = 0, bytes = 0;                ///< features, sent
+  std::int64_t position_messages = 0;                  ///< halo positions and forces, sent
+  double reshard_seconds = 0, search_seconds = 0, wait_seconds = 0, model_seconds = 0, total_seconds = 0;
+
+  [[nodiscard]] std::int64_t num_rebuilds() const;
 };
+
+/// What happened between two reports, as lines of text: rebuilds and their causes, minimum, average and maximum over
+/// the ranks of atoms, halo, edges, peers, messages and times. All ranks call this; each gets the same text.
+[[nodiscard]] std::string describe_load(const EngineReport& before, const EngineReport& now,
+                                        Communicator& communicator);
 
 /// Energy, forces and virial of one system, on one rank or many: the life of one step.
 class Engine {
@@ -56,9 +79,11 @@ class Engine {
 
   [[nodiscard]] const Passport& passport() const noexcept;
   [[nodiscard]] const EngineReport& report() const noexcept;
+  [[nodiscard]] Communicator& communicator() noexcept;
 
   /// All ranks call this together. The result lives until the next call.
   /// @throws Error(rank) for coincident atoms (d < 1e-4 Å) or non-finite positions or results.
+  /// @throws Error(collective) if another rank failed before the vote, or an id occurs twice.
   const StepResult& compute(const AtomsInput& atoms);
 
  private:

@@ -50,8 +50,13 @@ struct HaloExchange::Flight {
   [[nodiscard]] std::int64_t row_bytes() const { return channels * bytes_of(scalar); }
 };
 
-HaloExchange::HaloExchange(std::shared_ptr<const HaloPlan> plan, std::shared_ptr<Communicator> communicator, int tag)
-    : plan_(std::move(plan)), communicator_(std::move(communicator)), tag_(tag), flight_(std::make_unique<Flight>())
+HaloExchange::HaloExchange(std::shared_ptr<const HaloPlan> plan, std::shared_ptr<Communicator> communicator, int tag,
+                           bool overlaps)
+    : plan_(std::move(plan)),
+      communicator_(std::move(communicator)),
+      tag_(tag),
+      overlaps_(overlaps),
+      flight_(std::make_unique<Flight>())
 {
   TESSERA_REQUIRE(plan_ != nullptr && communicator_ != nullptr, "an exchange needs a plan and a communicator");
   plan_->validate();
@@ -107,6 +112,7 @@ void HaloExchange::launch(bool is_forward)
     first += bytes;
   }
   flight_->direction = is_forward ? Direction::forward : Direction::reverse;
+  if (!overlaps_) await_messages();
 }
 
 void HaloExchange::finish(bool is_forward)
@@ -114,8 +120,13 @@ void HaloExchange::finish(bool is_forward)
   const Direction direction = is_forward ? Direction::forward : Direction::reverse;
   TESSERA_REQUIRE(flight_->direction == direction, "waiting for {} while {} is in flight", name_of(direction),
                   name_of(flight_->direction));
-  const auto start = std::chrono::steady_clock::now();
   flight_->direction = Direction::none;  // also when a wait throws: the exchange is over then
+  await_messages();
+}
+
+void HaloExchange::await_messages()
+{
+  const auto start = std::chrono::steady_clock::now();
   for (auto& request : flight_->requests) request->wait();
   flight_->requests.clear();
   traffic_.wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -22,7 +22,9 @@ enum class Scalar { float32, float64 };
 /// @throws Error(rank) on a wait without its start, a start while another is in flight, or a peer's failure.
 class HaloExchange {
  public:
-  HaloExchange(std::shared_ptr<const HaloPlan> plan, std::shared_ptr<Communicator> communicator, int tag);
+  /// @param overlaps false: a start returns only when the messages have arrived, for comparison.
+  HaloExchange(std::shared_ptr<const HaloPlan> plan, std::shared_ptr<Communicator> communicator, int tag,
+               bool overlaps = true);
   ~HaloExchange();
   HaloExchange(const HaloExchange&) = delete;
   HaloExchange& operator=(const HaloExchange&) = delete;
@@ -52,10 +54,12 @@ class HaloExchange {
   void begin(bool is_forward, std::int64_t channels, Scalar scalar);
   void launch(bool is_forward);
   void finish(bool is_forward);
+  void await_messages();
 
   std::shared_ptr<const HaloPlan> plan_;
   std::shared_ptr<Communicator> communicator_;
   int tag_;
+  bool overlaps_;
   std::unique_ptr<Flight> flight_;
   Traffic traffic_;
 };

@@ -11,7 +11,9 @@
 namespace tessera {
 
 /// Why a topology was built anew, for the report at the end of a run.
-enum class RebuildCause { none, first, forced, displacement, interval, migration };
+enum class RebuildCause { none, first, forced, displacement, interval, migration, recut };
+
+constexpr int kNumRebuildCauses = 7;
 
 /// Decides, on all ranks alike, whether the current topology still holds.
 ///

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tessera/base/error.hpp"
+#include "tessera/engine/engine.hpp"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::array<const char*, kNumRebuildCauses> kCauseNames{"none",     "first step", "forced", "displacement",
+                                                                 "interval", "migration",  "re-cut"};
+
+struct Row {
+  const char* name;
+  double value;
+};
+
+std::string number(double value)
+{
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), value == static_cast<double>(static_cast<long long>(value)) ? "%.0f" : "%.3f",
+                value);
+  return text.data();
+}
+
+}  // namespace
+
+std::int64_t EngineReport::num_rebuilds() const
+{
+  std::int64_t sum = 0;
+  for (const std::int64_t count : rebuilds) sum += count;
+  return sum;
+}
+
+std::string describe_load(const EngineReport& before, const EngineReport& now, Communicator& communicator)
+{
+  const auto steps = now.steps - before.steps;
+  if (steps == 0) return {};
+  const double per_step = 1.0 / static_cast<double>(steps);
+  const double to_ms = 1e3 * per_step;
+  const auto mean = [&](std::int64_t a, std::int64_t b) { return static_cast<double>(b - a) * per_step; };
+  const double reshard = now.reshard_seconds - before.reshard_seconds;
+  const double search = now.search_seconds - before.search_seconds;
+  const double wait = now.wait_seconds - before.wait_seconds;
+  const double model = now.model_seconds - before.model_seconds;
+  const double total = now.total_seconds - before.total_seconds;
+  const std::vector<Row> rows{
+      {"owned atoms", static_cast<double>(now.num_owned)},
+      {"halo atoms", static_cast<double>(now.num_halo)},
+      {"edges", static_cast<double>(now.num_edges)},
+      {"peers", static_cast<double>(now.num_peers)},
+      {"feature messages a step", mean(before.messages, now.messages)},
+      {"feature bytes a step", mean(before.bytes, now.bytes)},
+      {"position messages a step", mean(before.position_messages, now.position_messages)},
+      {"reshard ms a step", reshard * to_ms},
+      {"search ms a step", search * to_ms},
+      {"exchange wait ms a step", wait * to_ms},
+      {"model ms a step", model * to_ms},
+      {"other ms a step", (total - reshard - search - wait - model) * to_ms},
+      {"total ms a step", total * to_ms},
+  };
+  std::vector<double> least, most, sum;
+  for (const Row& row : rows) least.push_back(row.value);
+  most = sum = least;
+  communicator.all_reduce(least, Reduction::min);
+  communicator.all_reduce(most, Reduction::max);
+  communicator.all_reduce(sum, Reduction::sum);
+
+  std::string text = format("Tessera: {} steps on {} rank(s), {} rebuilds", steps, communicator.num_ranks(),
+                            now.num_rebuilds() - before.num_rebuilds());
+  const char* separator = " (";
+  for (std::size_t cause = 1; cause < now.rebuilds.size(); ++cause) {
+    const auto count = now.rebuilds[cause] - before.rebuilds[cause];
+    if (count == 0) continue;
+    text += format("{}{} {}", separator, kCauseNames[cause], count);
+    separator = ", ";
+  }
+  text += format("{}, {} cuts\n", *separator == ',' ? ")" : "", now.cuts - before.cuts);
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    text += format("Tessera: {}: {} min, {} avg, {} max\n", rows[k].name, number(least[k]),
+                   number(sum[k] / communicator.num_ranks()), number(most[k]));
+  }
+  return text;
+}
+
+}  // namespace tessera
