@@ -102,12 +102,13 @@ def test_one_artifact_takes_systems_of_any_size_in_any_order(path):
 def thread_count():
     """Leave torch's number of threads as it was."""
     before = torch.get_num_threads()
-    yield before
+    yield
     torch.set_num_threads(before)
 
 
+@pytest.mark.usefixtures("thread_count")
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_compiled_code_repeats_bit_for_bit_on_the_threads_it_is_given(path, thread_count, count):
+def test_compiled_code_repeats_bit_for_bit_on_the_threads_it_is_given(path, count):
     edges = small_list(301, 77, 6000)
     torch.set_num_threads(4 - count)
     first, second = (run(_C.Artifact(str(path), num_threads=count), edges) for _ in range(2))
@@ -116,7 +117,8 @@ def test_compiled_code_repeats_bit_for_bit_on_the_threads_it_is_given(path, thre
     assert np.array_equal(first[1][0], second[1][0])
 
 
-def test_the_number_of_threads_changes_roundings_at_most(path, thread_count):
+@pytest.mark.usefixtures("thread_count")
+def test_the_number_of_threads_changes_roundings_at_most(path):
     """The operators do not depend on it; compiled loops do where a thread's share ends within a vector."""
     edges = small_list(301, 77, 6000)
     one, two = (run(_C.Artifact(str(path), num_threads=count), edges) for count in (1, 2))

@@ -41,9 +41,9 @@ def cases(edges, heads, channels, dtype):
 NAMES = list(cases(small_list(), 8, 32, torch.float64))
 
 
-def outcome(kernels, name, edges, heads, channels, dtype):
+def outcome(kernels, name, edges, width, dtype):
     """Result and gradients of a random linear function of it."""
-    before, after = cases(edges, heads, channels, dtype)[name]
+    before, after = cases(edges, *width, dtype)[name]
     result = getattr(kernels, name)(*before, edges, *after)
     if not result.dtype.is_floating_point:
         return [result]
@@ -54,11 +54,11 @@ def outcome(kernels, name, edges, heads, channels, dtype):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(("heads", "channels"), WIDTHS)
-def test_an_operator_and_its_gradient_equal_the_reference(name, dtype, heads, channels):
+@pytest.mark.parametrize("width", WIDTHS, ids=str)
+def test_an_operator_and_its_gradient_equal_the_reference(name, dtype, width):
     edges = small_list()
-    found = outcome(ops, name, edges, heads, channels, dtype)
-    expected = outcome(reference, name, edges, heads, channels, dtype)
+    found = outcome(ops, name, edges, width, dtype)
+    expected = outcome(reference, name, edges, width, dtype)
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
@@ -68,8 +68,8 @@ def test_an_operator_and_its_gradient_equal_the_reference(name, dtype, heads, ch
 @pytest.mark.parametrize(("owned", "halo", "edges"), [(6, 3, 0), (6, 0, 9), (6, 0, 0)])
 def test_an_operator_accepts_lists_without_edges_or_halo_rows(name, owned, halo, edges):
     graph = small_list(owned, halo, edges)
-    found = outcome(ops, name, graph, 8, 32, torch.float64)
-    expected = outcome(reference, name, graph, 8, 32, torch.float64)
+    found = outcome(ops, name, graph, (8, 32), torch.float64)
+    expected = outcome(reference, name, graph, (8, 32), torch.float64)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
@@ -82,7 +82,7 @@ def test_an_operator_repeats_bit_for_bit_on_any_number_of_threads(name):
         results = []
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            results.append(outcome(ops, name, edges, 16, 32, torch.float32))
+            results.append(outcome(ops, name, edges, (16, 32), torch.float32))
     finally:
         torch.set_num_threads(before)
     for other in results[1:]:

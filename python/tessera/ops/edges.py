@@ -96,9 +96,8 @@ def _(query: Tensor, key: Tensor, receiver: Tensor, *index: Tensor) -> Tensor:  
 
 
 @torch.library.register_fake("tessera::weighted_sum")
-def _(
-    weights: Tensor, values: Tensor, receiver: Tensor, sender: Tensor, receiver_range: Tensor, *order: Tensor
-) -> Tensor:  # noqa: ARG001
+def _(weights: Tensor, values: Tensor, *index: Tensor) -> Tensor:
+    receiver_range = index[2]
     return values.new_empty((receiver_range.shape[0], weights.shape[1], values.shape[1], values.shape[2]))
 
 
