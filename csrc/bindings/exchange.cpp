@@ -7,8 +7,10 @@
 
 namespace py = pybind11;
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 using bindings::Array;
 
@@ -41,13 +43,15 @@ std::unique_ptr<ExchangeSet> self_exchange(const std::vector<Array<std::int64_t>
 
 void register_exchange(py::module_& m)
 {
-  py::class_<ExchangeSet>(m, "SelfExchange",
-                          "One rank that sends its own rows to itself: halo_rows[l][k] is the owned row which halo row\n"
-                          "k of list l copies. Alive as long as the object; `handle` is the operators' `plan`.")
+  py::class_<ExchangeSet>(
+      m, "SelfExchange",
+      "One rank that sends its own rows to itself: halo_rows[l][k] is the owned row which halo row\n"
+      "k of list l copies. Alive as long as the object; `handle` is the operators' `plan`.")
       .def(py::init(&self_exchange), py::arg("halo_rows"), py::arg("num_owned"))
       .def_property_readonly("handle", &ExchangeSet::handle)
-      .def("messages", [](ExchangeSet& set, std::int64_t list) { return set.exchange(list).traffic().messages; },
-           py::arg("list"), "Messages that list `list` has sent so far.");
+      .def(
+          "messages", [](ExchangeSet& set, std::int64_t list) { return set.exchange(list).traffic().messages; },
+          py::arg("list"), "Messages that list `list` has sent so far.");
 }
 
 }  // namespace tessera

@@ -5,16 +5,18 @@
 
 namespace py = pybind11;
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 using bindings::Array;
 
 /// halo_elements [H], edge_vectors [E, 3] (Å), receiver [E], sender [E].
 using ListArrays = std::tuple<Array<std::int32_t>, Array<double>, Array<std::int64_t>, Array<std::int64_t>>;
 
-py::tuple run(Artifact& artifact, const Array<std::int32_t>& elements, const std::vector<ListArrays>& lists, long charge,
-              long multiplicity, std::int64_t plan)
+py::tuple run(Artifact& artifact, const Array<std::int32_t>& elements, const std::vector<ListArrays>& lists,
+              long charge, long multiplicity, std::int64_t plan)
 {
   ModelInput input;
   input.plan_handle = plan;
@@ -68,10 +70,11 @@ void register_model(py::module_& m)
   py::class_<Artifact>(m, "Artifact", "A loaded artifact: pads the inputs, runs, strips the padding.")
       .def(py::init<const std::string&, int>(), py::arg("path"), py::arg("num_threads") = 0)
       .def_property_readonly("passport", &Artifact::passport, py::return_value_policy::reference_internal)
-      .def("run", &run, py::arg("elements"), py::arg("lists"), py::arg("charge") = 0, py::arg("multiplicity") = 1,
-           py::arg("plan") = 0,
-           "(atom energies [N] in eV, one dE/d(edge vector) [E, 3] in eV/Å a list) of one rank's rows; each list is\n"
-           "(halo_elements [H], edge_vectors [E, 3] in Å, receiver [E] ascending, sender [E], halo row k being N + k).");
+      .def(
+          "run", &run, py::arg("elements"), py::arg("lists"), py::arg("charge") = 0, py::arg("multiplicity") = 1,
+          py::arg("plan") = 0,
+          "(atom energies [N] in eV, one dE/d(edge vector) [E, 3] in eV/Å a list) of one rank's rows; each list is\n"
+          "(halo_elements [H], edge_vectors [E, 3] in Å, receiver [E] ascending, sender [E], halo row k being N + k).");
 }
 
 }  // namespace tessera

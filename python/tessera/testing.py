@@ -144,12 +144,17 @@ def _pad_list(old: EdgeList, cutoff: float, num_owned: int, rows: int, edges: in
 
 
 def send_through_halo(graph: Graph, seed: int = 3) -> Graph:
-    """Let about half of the edges read their sender through a halo row that copies it; the numbers must not change."""
+    """Let about half of the edges read their sender through a halo row that copies it; the numbers must not change.
+
+    The halo rows stand in random order, so that no owned row is mistaken for the copy with the same place.
+    """
     generator = torch.Generator().manual_seed(seed)
     lists = []
     for old in graph.lists:
         moved = torch.rand(old.sender.shape[0], generator=generator) < 0.5
         copied, place = torch.unique(old.sender[moved], return_inverse=True)
+        order = torch.randperm(len(copied), generator=generator)
+        copied, place = copied[order], torch.argsort(order)[place]
         sender = old.sender.clone()
         sender[moved] = old.num_owned + place
         lists.append(

@@ -12,13 +12,18 @@
 #include "tessera/model/operator_support.hpp"
 #include "tessera/model/package_lock.hpp"
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
-constexpr std::int64_t kLeastExtent = 2;     // compiled code takes extents 0 and 1 for constants
-constexpr double kPaddingDistance = 1000;    // in cutoffs: no envelope reaches that far
+constexpr std::int64_t kLeastExtent = 2;   // compiled code takes extents 0 and 1 for constants
+constexpr double kPaddingDistance = 1000;  // in cutoffs: no envelope reaches that far
 
-std::int64_t padded(std::size_t count) { return std::max<std::int64_t>(kLeastExtent, static_cast<std::int64_t>(count) + 1); }
+std::int64_t padded(std::size_t count)
+{
+  return std::max<std::int64_t>(kLeastExtent, static_cast<std::int64_t>(count) + 1);
+}
 
 /// A view of `data`, which outlives the run.
 template <typename Value>
@@ -57,9 +62,10 @@ void PaddedList::fill(const ListInput& list, std::int64_t num_owned, std::int64_
   std::int64_t previous = 0;
   for (std::size_t e = 0; e < num_edges; ++e) {
     const auto i = list.receiver[e], j = list.sender[e];
-    TESSERA_REQUIRE(i >= previous && i < num_owned && j >= 0 && j < num_owned + num_halo,
-                    "edge {} joins receiver {} and sender {}: expected ascending receivers below {} and senders below {}",
-                    e, i, j, num_owned, num_owned + num_halo);
+    TESSERA_REQUIRE(
+        i >= previous && i < num_owned && j >= 0 && j < num_owned + num_halo,
+        "edge {} joins receiver {} and sender {}: expected ascending receivers below {} and senders below {}", e, i, j,
+        num_owned, num_owned + num_halo);
     sender[e] = j < num_owned ? j : j + (num_rows - num_owned);  // halo rows start behind the padded owned rows
     previous = i;
   }
@@ -85,10 +91,11 @@ template <typename Value>
 std::vector<Value> first_rows(const at::Tensor& output, std::int64_t capacity, std::size_t count, const char* name)
 {
   constexpr std::int64_t kWidth = sizeof(Value) / sizeof(double);
-  TESSERA_REQUIRE(output.scalar_type() == at::kDouble && output.is_cpu() && output.numel() == capacity * kWidth &&
-                      output.size(0) == capacity,
-                  "the model returned {} as {} values in {} rows: expected float64, {} rows of {}; re-export the artifact",
-                  name, output.numel(), output.dim() > 0 ? output.size(0) : 0, capacity, kWidth);
+  TESSERA_REQUIRE(
+      output.scalar_type() == at::kDouble && output.is_cpu() && output.numel() == capacity * kWidth &&
+          output.size(0) == capacity,
+      "the model returned {} as {} values in {} rows: expected float64, {} rows of {}; re-export the artifact", name,
+      output.numel(), output.dim() > 0 ? output.size(0) : 0, capacity, kWidth);
   const auto contiguous = output.contiguous();
   const auto* data = reinterpret_cast<const Value*>(contiguous.const_data_ptr<double>());
   return {data, data + count};
@@ -127,7 +134,8 @@ std::vector<at::Tensor> Artifact::Impl::pad(const ModelInput& input, const Passp
   const auto num_elements = static_cast<std::int64_t>(passport.elements.size());
   const auto check_elements = [&](std::span<const std::int32_t> elements) {
     for (const auto e : elements) {
-      TESSERA_REQUIRE(e >= 0 && e < num_elements, "{}: expected element indices in [0, {}), found {}", path, num_elements, e);
+      TESSERA_REQUIRE(e >= 0 && e < num_elements, "{}: expected element indices in [0, {}), found {}", path,
+                      num_elements, e);
     }
   };
   check_elements(input.elements);
@@ -159,7 +167,9 @@ std::vector<at::Tensor> Artifact::Impl::call(const std::vector<at::Tensor>& inpu
     const auto cause = operators::take_error();
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
     fail(Reach::rank, "{}: the model failed: {}", path,
-         !cause.empty() ? cause : torch_error ? std::string(torch_error->what_without_backtrace()) : std::string(error.what()));
+         !cause.empty() ? cause
+         : torch_error  ? std::string(torch_error->what_without_backtrace())
+                        : std::string(error.what()));
   }
 }
 
@@ -189,7 +199,8 @@ ModelOutput Artifact::run(const ModelInput& input)
                   "{}: expected {} outputs (atom energies and one gradient a list), found {}; re-export the artifact",
                   impl_->path, 1 + input.lists.size(), outputs.size());
   ModelOutput result;
-  result.atom_energies = first_rows<double>(outputs[0], padded(input.elements.size()), input.elements.size(), "atom_energy");
+  result.atom_energies =
+      first_rows<double>(outputs[0], padded(input.elements.size()), input.elements.size(), "atom_energy");
   for (std::size_t l = 0; l < input.lists.size(); ++l) {
     const auto count = input.lists[l].receiver.size();
     result.edge_gradients.push_back(first_rows<Vec3>(outputs[l + 1], padded(count), count, "edge_gradient"));

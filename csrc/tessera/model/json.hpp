@@ -7,7 +7,8 @@
 #include <variant>
 #include <vector>
 
-namespace tessera {
+namespace tessera
+{
 
 /// One value of a JSON text (RFC 8259); numbers are doubles.
 ///

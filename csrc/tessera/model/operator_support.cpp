@@ -5,8 +5,10 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera::operators {
-namespace {
+namespace tessera::operators
+{
+namespace
+{
 
 thread_local std::string last_error;
 
@@ -43,10 +45,10 @@ bool has_extents(const at::Tensor& tensor, std::initializer_list<std::int64_t> e
 void require(const char* op, const char* name, const at::Tensor& tensor, at::ScalarType type,
              std::initializer_list<std::int64_t> extents)
 {
-  TESSERA_REQUIRE(tensor.scalar_type() == type && has_extents(tensor, extents) && tensor.is_contiguous() &&
-                      tensor.is_cpu(),
-                  "tessera::{}: {} must be a contiguous {} {} on the CPU, found {}; call .contiguous() or .to() first",
-                  op, name, c10::toString(type), describe(extents), describe(tensor));
+  TESSERA_REQUIRE(
+      tensor.scalar_type() == type && has_extents(tensor, extents) && tensor.is_contiguous() && tensor.is_cpu(),
+      "tessera::{}: {} must be a contiguous {} {} on the CPU, found {}; call .contiguous() or .to() first", op, name,
+      c10::toString(type), describe(extents), describe(tensor));
 }
 
 at::ScalarType require_floating(const char* op, const char* name, const at::Tensor& tensor,

@@ -15,22 +15,29 @@ TORCH_LIBRARY(tessera, m)
 
   define("segment_sum(Tensor values, Tensor receiver, Tensor receiver_range) -> Tensor");
   define("segment_max(Tensor values, Tensor active, Tensor receiver_range) -> Tensor");
-  define("segment_max_backward(Tensor grad, Tensor values, Tensor active, Tensor maximum, Tensor receiver_range)"
-         " -> Tensor");
+  define(
+      "segment_max_backward(Tensor grad, Tensor values, Tensor active, Tensor maximum, Tensor receiver_range)"
+      " -> Tensor");
   define("nearest_edges(Tensor distance, Tensor active, Tensor receiver_range, int count) -> Tensor");
 
-  define("edge_dot(Tensor query, Tensor key, Tensor receiver, Tensor sender, Tensor receiver_range,"
-         " Tensor sender_order, Tensor sender_range) -> Tensor");
-  define("edge_dot_backward(Tensor grad, Tensor query, Tensor key, Tensor receiver, Tensor sender,"
-         " Tensor receiver_range, Tensor sender_order, Tensor sender_range) -> (Tensor, Tensor)");
-  define("weighted_sum(Tensor weights, Tensor values, Tensor receiver, Tensor sender, Tensor receiver_range,"
-         " Tensor sender_order, Tensor sender_range) -> Tensor");
-  define("weighted_sum_backward(Tensor grad, Tensor weights, Tensor values, Tensor receiver, Tensor sender,"
-         " Tensor receiver_range, Tensor sender_order, Tensor sender_range) -> (Tensor, Tensor)");
+  define(
+      "edge_dot(Tensor query, Tensor key, Tensor receiver, Tensor sender, Tensor receiver_range,"
+      " Tensor sender_order, Tensor sender_range) -> Tensor");
+  define(
+      "edge_dot_backward(Tensor grad, Tensor query, Tensor key, Tensor receiver, Tensor sender,"
+      " Tensor receiver_range, Tensor sender_order, Tensor sender_range) -> (Tensor, Tensor)");
+  define(
+      "weighted_sum(Tensor weights, Tensor values, Tensor receiver, Tensor sender, Tensor receiver_range,"
+      " Tensor sender_order, Tensor sender_range) -> Tensor");
+  define(
+      "weighted_sum_backward(Tensor grad, Tensor weights, Tensor values, Tensor receiver, Tensor sender,"
+      " Tensor receiver_range, Tensor sender_order, Tensor sender_range) -> (Tensor, Tensor)");
   define("outer_sum(Tensor harmonics, Tensor radial, Tensor receiver, Tensor receiver_range) -> Tensor");
-  define("outer_sum_backward(Tensor grad, Tensor harmonics, Tensor radial, Tensor receiver, Tensor receiver_range)"
-         " -> (Tensor, Tensor)");
+  define(
+      "outer_sum_backward(Tensor grad, Tensor harmonics, Tensor radial, Tensor receiver, Tensor receiver_range)"
+      " -> (Tensor, Tensor)");
   define("harmonic_dot(Tensor harmonics, Tensor features, Tensor receiver, Tensor receiver_range) -> Tensor");
-  define("harmonic_dot_backward(Tensor grad, Tensor harmonics, Tensor features, Tensor receiver,"
-         " Tensor receiver_range) -> (Tensor, Tensor)");
+  define(
+      "harmonic_dot_backward(Tensor grad, Tensor harmonics, Tensor features, Tensor receiver,"
+      " Tensor receiver_range) -> (Tensor, Tensor)");
 }

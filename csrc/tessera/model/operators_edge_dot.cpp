@@ -7,8 +7,10 @@
 
 #include "tessera/model/edge_arguments.hpp"
 
-namespace tessera::operators {
-namespace {
+namespace tessera::operators
+{
+namespace
+{
 
 template <typename Real>
 struct EdgeDot {
@@ -20,8 +22,7 @@ struct EdgeDot {
 };
 
 template <typename Real>
-TESSERA_KERNEL void forward_rows(const EdgeDot<Real>& in, Real* __restrict__ out, std::int64_t first,
-                                 std::int64_t last)
+TESSERA_KERNEL void forward_rows(const EdgeDot<Real>& in, Real* __restrict__ out, std::int64_t first, std::int64_t last)
 {
   const auto row = in.heads * in.width;
   for (auto i = first; i < last; ++i) {
@@ -75,19 +76,18 @@ TESSERA_KERNEL void key_rows(const EdgeDot<Real>& in, Real* __restrict__ out, st
 }
 
 // One version a type and an instruction set; overloads, because templates take no target_clones.
-#define TESSERA_EDGE_DOT(Real)                                                                                    \
-  TESSERA_MULTIVERSION void scores(const EdgeDot<Real>& in, Real* out, std::int64_t first, std::int64_t last)     \
-  {                                                                                                               \
-    forward_rows(in, out, first, last);                                                                           \
-  }                                                                                                               \
-  TESSERA_MULTIVERSION void query_gradient(const EdgeDot<Real>& in, Real* out, std::int64_t first,                \
-                                           std::int64_t last)                                                     \
-  {                                                                                                               \
-    query_rows(in, out, first, last);                                                                             \
-  }                                                                                                               \
-  TESSERA_MULTIVERSION void key_gradient(const EdgeDot<Real>& in, Real* out, std::int64_t first, std::int64_t last) \
-  {                                                                                                               \
-    key_rows(in, out, first, last);                                                                               \
+#define TESSERA_EDGE_DOT(Real)                                                                                        \
+  TESSERA_MULTIVERSION void scores(const EdgeDot<Real>& in, Real* out, std::int64_t first, std::int64_t last)         \
+  {                                                                                                                   \
+    forward_rows(in, out, first, last);                                                                               \
+  }                                                                                                                   \
+  TESSERA_MULTIVERSION void query_gradient(const EdgeDot<Real>& in, Real* out, std::int64_t first, std::int64_t last) \
+  {                                                                                                                   \
+    query_rows(in, out, first, last);                                                                                 \
+  }                                                                                                                   \
+  TESSERA_MULTIVERSION void key_gradient(const EdgeDot<Real>& in, Real* out, std::int64_t first, std::int64_t last)   \
+  {                                                                                                                   \
+    key_rows(in, out, first, last);                                                                                   \
   }
 TESSERA_EDGE_DOT(float)
 TESSERA_EDGE_DOT(double)

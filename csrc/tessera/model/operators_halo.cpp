@@ -16,8 +16,10 @@
 #include "tessera/model/exchange_set.hpp"
 #include "tessera/model/operator_support.hpp"
 
-namespace tessera::operators {
-namespace {
+namespace tessera::operators
+{
+namespace
+{
 
 /// The exchange that `plan` names, nullptr for handle 0; checks its rows against the padded extents.
 HaloExchange* find_exchange(const char* op, const at::Tensor& plan, std::int64_t list, std::int64_t num_owned,
@@ -99,8 +101,7 @@ at::Tensor halo_wait(const at::Tensor& payload, const at::Tensor& ticket, const 
   return extended;
 }
 
-at::Tensor halo_reverse_start(const at::Tensor& grad, const at::Tensor& plan, const at::Tensor& halo,
-                              std::int64_t list)
+at::Tensor halo_reverse_start(const at::Tensor& grad, const at::Tensor& plan, const at::Tensor& halo, std::int64_t list)
 {
   const char* op = "halo_reverse_start";
   const auto type = require_floating(op, "grad_extended", grad, {kAny, kAny});

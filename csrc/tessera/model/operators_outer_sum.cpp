@@ -12,8 +12,10 @@
 #include "tessera/base/error.hpp"
 #include "tessera/model/operator_support.hpp"
 
-namespace tessera::operators {
-namespace {
+namespace tessera::operators
+{
+namespace
+{
 
 /// The three arrays of the trilinear form sum_e sum_r sum_c harmonics . radial . features; a kernel reads two and
 /// writes the third, or reads all.
@@ -121,8 +123,13 @@ void run(const Tensors& in, const Tensors& out, const at::Tensor& range)
     using Real = decltype(zero);
     const auto read = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<Real>() : nullptr; };
     const auto write = [](const at::Tensor& t) { return t.defined() ? t.mutable_data_ptr<Real>() : nullptr; };
-    const Triple<Real> triple{read(in.harmonics), read(in.radial), read(in.features),
-                              range.const_data_ptr<std::int64_t>(), rows, degrees, channels};
+    const Triple<Real> triple{read(in.harmonics),
+                              read(in.radial),
+                              read(in.features),
+                              range.const_data_ptr<std::int64_t>(),
+                              rows,
+                              degrees,
+                              channels};
     const Derivatives<Real> derivatives{write(out.harmonics), write(out.radial), write(out.features)};
     for_rows(range.size(0), work_per_row(in.harmonics.size(0), range.size(0), rows * channels),
              [&](auto first, auto last) { differentiate(triple, derivatives, first, last); });

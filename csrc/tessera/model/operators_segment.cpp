@@ -9,14 +9,16 @@
 #include "tessera/base/error.hpp"
 #include "tessera/model/operator_support.hpp"
 
-namespace tessera::operators {
-namespace {
+namespace tessera::operators
+{
+namespace
+{
 
 template <typename Real>
 struct Segments {
-  const Real* values;          // [E, width]
-  const bool* active;          // [E]
-  const std::int64_t* range;   // [N, 2]
+  const Real* values;         // [E, width]
+  const bool* active;         // [E]
+  const std::int64_t* range;  // [N, 2]
   std::int64_t width;
 };
 
@@ -107,8 +109,7 @@ TESSERA_MULTIVERSION void max_backward(const MaxGradient<float>& g, float* out, 
 {
   max_rows_backward(g, out, first, last);
 }
-TESSERA_MULTIVERSION void max_backward(const MaxGradient<double>& g, double* out, std::int64_t first,
-                                       std::int64_t last)
+TESSERA_MULTIVERSION void max_backward(const MaxGradient<double>& g, double* out, std::int64_t first, std::int64_t last)
 {
   max_rows_backward(g, out, first, last);
 }

@@ -8,8 +8,10 @@
 
 #include "tessera/model/edge_arguments.hpp"
 
-namespace tessera::operators {
-namespace {
+namespace tessera::operators
+{
+namespace
+{
 
 template <typename Real>
 struct WeightedSum {
@@ -140,8 +142,14 @@ void check(const char* op, const at::Tensor& weights, const at::Tensor& values)
 template <typename Real>
 WeightedSum<Real> arguments(const EdgeArrays& edges, const at::Tensor& weights, const at::Tensor& values)
 {
-  return {edges,           weights.const_data_ptr<Real>(), values.const_data_ptr<Real>(), nullptr, weights.size(1),
-          weights.size(2), values.size(1),                 values.size(2)};
+  return {edges,
+          weights.const_data_ptr<Real>(),
+          values.const_data_ptr<Real>(),
+          nullptr,
+          weights.size(1),
+          weights.size(2),
+          values.size(1),
+          values.size(2)};
 }
 
 at::Tensor weighted_sum(const at::Tensor& weights, const at::Tensor& values, const at::Tensor& receiver,
@@ -166,8 +174,7 @@ at::Tensor weighted_sum(const at::Tensor& weights, const at::Tensor& values, con
 std::tuple<at::Tensor, at::Tensor> weighted_sum_backward(const at::Tensor& grad, const at::Tensor& weights,
                                                          const at::Tensor& values, const at::Tensor& receiver,
                                                          const at::Tensor& sender, const at::Tensor& receiver_range,
-                                                         const at::Tensor& sender_order,
-                                                         const at::Tensor& sender_range)
+                                                         const at::Tensor& sender_order, const at::Tensor& sender_range)
 {
   const char* op = "weighted_sum_backward";
   check(op, weights, values);

@@ -14,8 +14,10 @@
 #include "tessera/model/json.hpp"
 #include "tessera/model/package_lock.hpp"
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 constexpr int kFormat = 1;
 constexpr const char* kExport = "tessera-export model.pt -o model.pt2";
@@ -42,8 +44,10 @@ void require_whole_zip(const std::string& path)
   std::string head(4, '\0');
   file.read(head.data(), 4);
   if (head != std::string("PK\3\4", 4)) {
-    refuse(path, "expected an artifact (a zip archive, first bytes PK\\3\\4), found another kind of file of {} bytes; "
-                 "write one with {}", size, kExport);
+    refuse(path,
+           "expected an artifact (a zip archive, first bytes PK\\3\\4), found another kind of file of {} bytes; "
+           "write one with {}",
+           size, kExport);
   }
   constexpr std::int64_t kRecord = 22, kLongestComment = 65535;
   std::string tail(std::min(size, kRecord + kLongestComment), '\0');
@@ -52,11 +56,14 @@ void require_whole_zip(const std::string& path)
   file.read(tail.data(), static_cast<std::streamsize>(tail.size()));
   const auto record = tail.rfind(std::string("PK\5\6", 4));
   if (record != std::string::npos && record + kRecord <= tail.size()) {
-    const auto comment = static_cast<unsigned char>(tail[record + 20]) + 256 * static_cast<unsigned char>(tail[record + 21]);
+    const auto comment =
+        static_cast<unsigned char>(tail[record + 20]) + 256 * static_cast<unsigned char>(tail[record + 21]);
     if (record + kRecord + comment == tail.size()) return;
   }
-  refuse(path, "expected a whole archive, found {} bytes without the record that ends one: the file is truncated; "
-               "copy it again or write it again with {}", size, kExport);
+  refuse(path,
+         "expected a whole archive, found {} bytes without the record that ends one: the file is truncated; "
+         "copy it again or write it again with {}",
+         size, kExport);
 }
 
 /// The text under the metadata key "tessera".
@@ -67,27 +74,33 @@ std::string stored_json(const std::string& path)
   try {
     metadata = torch::inductor::AOTIModelPackageLoader::load_metadata_from_package(path, "model");
   } catch (const c10::Error& error) {
-    refuse(path, "expected an AOTInductor package, found another archive (a checkpoint?): {}; write an artifact from a "
-                 "checkpoint with {}", error.what_without_backtrace(), kExport);
+    refuse(path,
+           "expected an AOTInductor package, found another archive (a checkpoint?): {}; write an artifact from a "
+           "checkpoint with {}",
+           error.what_without_backtrace(), kExport);
   } catch (const std::exception& error) {
     refuse(path, "expected an AOTInductor package, found another or a damaged archive: {}; write it again with {}",
            error.what(), kExport);
   }
   const auto found = metadata.find("tessera");
   if (found == metadata.end()) {
-    refuse(path, "expected a passport (metadata key \"tessera\"), found an AOTInductor package without one; write it "
-                 "with {}", kExport);
+    refuse(path,
+           "expected a passport (metadata key \"tessera\"), found an AOTInductor package without one; write it "
+           "with {}",
+           kExport);
   }
   return found->second;
 }
 
 /// Typed access to the keys of the passport; each miss names the key, the file and the way out.
-class Fields {
+class Fields
+{
  public:
   Fields(const std::string& path, const Json& json) : path_(path)
   {
     object_ = std::get_if<Json::Object>(&json.value);
-    if (!object_) refuse(path, "expected the passport to be a JSON object, found {}; re-export with {}", json.kind(), kExport);
+    if (!object_)
+      refuse(path, "expected the passport to be a JSON object, found {}; re-export with {}", json.kind(), kExport);
   }
 
   const Json& at(const char* key) const
@@ -162,17 +175,38 @@ void require_this_torch(const std::string& path, const std::string& exported_wit
   const auto minor = format("{}.{}", version >> 56, (version >> 48) & 0xFF);
   const auto second_dot = exported_with.find('.', exported_with.find('.') + 1);
   if (exported_with.substr(0, second_dot) != minor) {
-    refuse(path, "expected an artifact compiled with torch {}, which runs here, found one of torch {}; re-export it with "
-                 "this torch ({}) or install torch {}", minor, exported_with, kExport, exported_with);
+    refuse(path,
+           "expected an artifact compiled with torch {}, which runs here, found one of torch {}; re-export it with "
+           "this torch ({}) or install torch {}",
+           minor, exported_with, kExport, exported_with);
   }
+}
+
+bool has_instructions(std::string_view capability)
+{
+#if defined(__x86_64__)
+  if (capability.starts_with("avx512")) return __builtin_cpu_supports("avx512f");
+  if (capability.starts_with("avx2")) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return true;
+#else
+  return !capability.starts_with("avx");
+#endif
 }
 
 void check(const std::string& path, const Passport& passport)
 {
   require_this_torch(path, passport.torch_version);
   if (passport.device != "cpu") {
-    refuse(path, "expected an artifact for device \"cpu\", which is all this build runs, found \"{}\"; re-export with {} "
-                 "--device cpu", passport.device, kExport);
+    refuse(path,
+           "expected an artifact for device \"cpu\", which is all this build runs, found \"{}\"; re-export with {} "
+           "--device cpu",
+           passport.device, kExport);
+  }
+  if (!has_instructions(passport.device_capability)) {
+    refuse(path,
+           "expected an artifact for this processor, found one that needs {} instructions, which it lacks; re-export "
+           "it here with {}",
+           passport.device_capability, kExport);
   }
   if (passport.dtype != "float32" && passport.dtype != "float64") {
     refuse(path, "expected dtype \"float32\" or \"float64\", found \"{}\"; re-export with {} --dtype float32",
@@ -180,7 +214,8 @@ void check(const std::string& path, const Passport& passport)
   }
   const auto& cutoffs = passport.cutoffs;
   if (cutoffs.empty() || cutoffs.front() <= 0 || !std::is_sorted(cutoffs.begin(), cutoffs.end())) {
-    refuse(path, "expected positive, ascending cutoffs, found {} of them out of order or not positive; re-export with {}",
+    refuse(path,
+           "expected positive, ascending cutoffs, found {} of them out of order or not positive; re-export with {}",
            cutoffs.size(), kExport);
   }
   if (passport.elements.empty()) refuse(path, "expected at least one element, found none; re-export with {}", kExport);
@@ -210,8 +245,8 @@ Passport read_passport(const std::string& path)
   const Fields fields(path, json);
   passport.format = fields.integer("format");
   if (passport.format != kFormat) {
-    refuse(path, "expected artifact format {}, found {}; re-export with the tessera-export of this version ({})", kFormat,
-           passport.format, kExport);
+    refuse(path, "expected artifact format {}, found {}; re-export with the tessera-export of this version ({})",
+           kFormat, passport.format, kExport);
   }
   passport.torch_version = fields.text("torch_version");
   passport.device = fields.text("device");

@@ -11,7 +11,9 @@ import torch  # noqa: F401  (first: tessera._C finds the libraries that it has l
 try:
     from tessera import _C  # noqa: F401  (loading it registers torch.ops.tessera)
 except ImportError as error:
-    raise ImportError(f"expected the compiled libraries of Tessera, found none that load ({error}); run pip install .") from error
+    raise ImportError(
+        f"expected the compiled libraries of Tessera, found none that load ({error}); run pip install ."
+    ) from error
 
 from tessera.ops.edges import (
     edge_dot,

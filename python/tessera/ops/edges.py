@@ -18,9 +18,9 @@ from tessera.model.graph import EdgeList
 
 def segment_sum(values: Tensor, edges: EdgeList) -> Tensor:
     """Sum the edges of each receiver: [E, ...] -> [N, ...]."""
-    flat = values.reshape(values.shape[0], -1).contiguous()
-    sums = torch.ops.tessera.segment_sum(flat, edges.receiver, edges.receiver_range)
-    return sums.reshape(-1, *values.shape[1:]) if values.dim() != 2 else sums
+    flat = values[:, None] if values.dim() == 1 else values.flatten(1)
+    sums = torch.ops.tessera.segment_sum(flat.contiguous(), edges.receiver, edges.receiver_range)
+    return sums.reshape(edges.num_owned, *values.shape[1:])
 
 
 def segment_max(values: Tensor, active: Tensor, edges: EdgeList) -> Tensor:
@@ -96,7 +96,8 @@ def _(query: Tensor, key: Tensor, receiver: Tensor, *index: Tensor) -> Tensor:  
 
 
 @torch.library.register_fake("tessera::weighted_sum")
-def _(weights: Tensor, values: Tensor, receiver: Tensor, sender: Tensor, receiver_range: Tensor, *order: Tensor) -> Tensor:  # noqa: ARG001
+def _(weights: Tensor, values: Tensor, *index: Tensor) -> Tensor:
+    receiver_range = index[2]
     return values.new_empty((receiver_range.shape[0], weights.shape[1], values.shape[1], values.shape[2]))
 
 

@@ -69,6 +69,14 @@ TEST(Deformation, positions_follow_the_cell_and_its_origin)
   for (int a = 0; a < 3; ++a) EXPECT_NEAR(carried[a], expected[a], 10 * kRounding);
 }
 
+TEST(Deformation, positions_follow_an_origin_that_moves_alone)
+{
+  const Box moved({Vec3{10, 0, 0}, Vec3{0, 10, 0}, Vec3{0, 0, 10}}, {0.5, 0, -2}, testing::kPeriodic);
+  const Vec3 carried = Deformation(cube(10), moved).carry({1, 1, 1});
+  EXPECT_NEAR(carried[0], 1.5, 10 * kRounding);
+  EXPECT_NEAR(carried[2], -1, 10 * kRounding);
+}
+
 TEST(Deformation, an_open_axis_takes_no_part)
 {
   const Box from = cube(10, {true, true, false});
