@@ -11,4 +11,5 @@ PYBIND11_MODULE(_C, m)
   tessera::register_exchange(m);
   tessera::register_model(m);
   tessera::register_engine(m);
+  tessera::register_virtual_ranks(m);
 }

@@ -47,7 +47,7 @@ class TesseraCalculator(Calculator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._engine = _C.Engine(str(path), skin=float(skin), num_threads=int(threads))
+        self._engine = _C.Engine(str(path), skin=float(skin), threads=int(threads))
         self._charge = charge
         self._multiplicity = multiplicity
         self.passport: dict[str, Any] = json.loads(self._engine.passport_json)

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#include "engine_options.hpp"
+
+#include <pybind11/stl.h>
+
+#include <string>
+
+#include "tessera/engine/option_names.hpp"
+
+namespace py = pybind11;
+
+namespace tessera::bindings {
+
+EngineOptions read_engine_options(const py::dict& options)
+{
+  EngineOptions out;
+  for (const auto& [key, value] : options) {
+    const auto name = py::cast<std::string>(key);
+    if (name == "skin") {
+      out.skin = py::cast<double>(value);
+    } else if (name == "rebuild") {
+      out.rebuild = py::cast<std::int64_t>(value);
+    } else if (name == "recut") {
+      out.recut = py::cast<std::int64_t>(value);
+    } else if (name == "curve") {
+      out.curve = parse_curve(py::cast<std::string>(value));
+    } else if (name == "balance") {
+      out.balance = parse_balance(py::cast<std::string>(value));
+    } else if (name == "peers") {
+      out.peers = parse_peer_scheme(py::cast<std::string>(value));
+    } else if (name == "overlap") {
+      out.overlap = py::cast<bool>(value);
+    } else if (name == "threads") {
+      out.num_threads = py::cast<int>(value);
+    } else {
+      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, overlap or threads, found '" + name + "'");
+    }
+  }
+  return out;
+}
+
+py::dict to_dict(const EngineReport& report)
+{
+  py::dict out;
+  out["steps"] = report.steps;
+  out["rebuilds"] = report.num_rebuilds();
+  out["rebuilds_by_cause"] = report.rebuilds;
+  out["cuts"] = report.cuts;
+  out["num_owned"] = report.num_owned;
+  out["num_halo"] = report.num_halo;
+  out["num_edges"] = report.num_edges;
+  out["num_peers"] = report.num_peers;
+  out["messages"] = report.messages;
+  out["bytes"] = report.bytes;
+  out["position_messages"] = report.position_messages;
+  out["reshard_seconds"] = report.reshard_seconds;
+  out["search_seconds"] = report.search_seconds;
+  out["wait_seconds"] = report.wait_seconds;
+  out["model_seconds"] = report.model_seconds;
+  out["total_seconds"] = report.total_seconds;
+  return out;
+}
+
+}  // namespace tessera::bindings

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string_view>
+
+#include "tessera/engine/engine.hpp"
+
+namespace tessera {
+
+/// "hilbert" or "morton". @throws Error(collective) naming the choices.
+[[nodiscard]] CurveKind parse_curve(std::string_view name);
+
+/// "atoms" or "edges". @throws Error(collective) naming the choices.
+[[nodiscard]] Balance parse_balance(std::string_view name);
+
+/// "yes" or "no". @throws Error(collective) naming the choices.
+[[nodiscard]] bool parse_yes_no(std::string_view option, std::string_view name);
+
+}  // namespace tessera
