@@ -10,5 +10,6 @@ void register_search(pybind11::module_& m);
 void register_model(pybind11::module_& m);
 void register_exchange(pybind11::module_& m);
 void register_engine(pybind11::module_& m);
+void register_plan(pybind11::module_& m);
 
 }  // namespace tessera
