@@ -95,9 +95,9 @@ void PairTessera::settings(int num_args, char **args)
 
 void PairTessera::read_keyword(const std::string &keyword, const char *value)
 {
-  const auto integer = [&](long smallest) {
+  const auto natural = [&] {
     const long number = utils::bnumeric(FLERR, value, false, lmp);
-    require(number >= smallest, "pair_style: expected {} >= {}, found {}", keyword, smallest, value);
+    require(number >= 0, "pair_style: expected {} >= 0, found {}", keyword, value);
     return number;
   };
   if (keyword == "skin") {
@@ -105,13 +105,13 @@ void PairTessera::read_keyword(const std::string &keyword, const char *value)
     require(std::isfinite(options_.skin) && options_.skin >= 0, "pair_style: expected skin >= 0 (Angstrom), found {}",
             value);
   } else if (keyword == "rebuild") {
-    options_.rebuild = integer(0);
+    options_.rebuild = natural();
   } else if (keyword == "charge") {
     charge_ = utils::bnumeric(FLERR, value, false, lmp);
   } else if (keyword == "multiplicity") {
-    multiplicity_ = integer(1);
+    multiplicity_ = utils::bnumeric(FLERR, value, false, lmp);
   } else if (keyword == "threads") {
-    options_.num_threads = static_cast<int>(integer(0));
+    options_.num_threads = static_cast<int>(natural());
   } else {
     tessera::fail(tessera::Reach::collective, "pair_style: expected one of the keywords {}; found '{}'", kKeywords,
                   keyword);
