@@ -15,6 +15,7 @@
 #include "memory.h"
 #include "neighbor.h"
 #include "tessera/comm/mpi.hpp"
+#include "tessera/engine/option_names.hpp"
 #include "update.h"
 #include "utils.h"
 
@@ -22,7 +23,7 @@ using namespace LAMMPS_NS;
 
 namespace {
 
-constexpr const char *kKeywords = "skin, rebuild, charge, multiplicity, threads";
+constexpr const char *kKeywords = "skin, rebuild, recut, curve, balance, peers, overlap, charge, multiplicity, threads";
 
 /// "H, O, K"
 template <typename Items>
@@ -95,9 +96,9 @@ void PairTessera::settings(int num_args, char **args)
 
 void PairTessera::read_keyword(const std::string &keyword, const char *value)
 {
-  const auto integer = [&](long smallest) {
+  const auto natural = [&] {
     const long number = utils::bnumeric(FLERR, value, false, lmp);
-    require(number >= smallest, "pair_style: expected {} >= {}, found {}", keyword, smallest, value);
+    require(number >= 0, "pair_style: expected {} >= 0, found {}", keyword, value);
     return number;
   };
   if (keyword == "skin") {
@@ -105,13 +106,23 @@ void PairTessera::read_keyword(const std::string &keyword, const char *value)
     require(std::isfinite(options_.skin) && options_.skin >= 0, "pair_style: expected skin >= 0 (Angstrom), found {}",
             value);
   } else if (keyword == "rebuild") {
-    options_.rebuild = integer(0);
+    options_.rebuild = natural();
+  } else if (keyword == "recut") {
+    options_.recut = natural();
+  } else if (keyword == "curve") {
+    options_.curve = tessera::parse_curve(value);
+  } else if (keyword == "balance") {
+    options_.balance = tessera::parse_balance(value);
+  } else if (keyword == "peers") {
+    options_.peers = tessera::parse_peer_scheme(value);
+  } else if (keyword == "overlap") {
+    options_.overlap = tessera::parse_yes_no(keyword, value);
   } else if (keyword == "charge") {
     charge_ = utils::bnumeric(FLERR, value, false, lmp);
   } else if (keyword == "multiplicity") {
-    multiplicity_ = integer(1);
+    multiplicity_ = utils::bnumeric(FLERR, value, false, lmp);
   } else if (keyword == "threads") {
-    options_.num_threads = static_cast<int>(integer(0));
+    options_.num_threads = static_cast<int>(natural());
   } else {
     tessera::fail(tessera::Reach::collective, "pair_style: expected one of the keywords {}; found '{}'", kKeywords,
                   keyword);
@@ -256,23 +267,13 @@ void PairTessera::tally(const tessera::StepResult &result)
     for (int i = 0; i < atom->nlocal; ++i) add_virial(vatom[i], result.atom_virials[i]);
 }
 
-/// LAMMPS calls this at the end of each run.
+/// LAMMPS calls this at the end of each run, on all ranks.
 void PairTessera::finish()
 {
   if (!engine_) return;
-  const tessera::EngineReport &now = engine_->report();
-  double sums[] = {static_cast<double>(now.num_owned), static_cast<double>(now.num_edges)};
-  double times[] = {now.search_seconds - reported_.search_seconds, now.model_seconds - reported_.model_seconds,
-                    now.total_seconds - reported_.total_seconds};
-  MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, world);
-  MPI_Allreduce(MPI_IN_PLACE, times, 3, MPI_DOUBLE, MPI_MAX, world);
-  const std::int64_t steps = now.steps - reported_.steps;
-  const std::int64_t rebuilds = now.rebuilds - reported_.rebuilds;
-  reported_ = now;
-  if (comm->me != 0 || steps == 0) return;
-  const double per_step = 1e3 / static_cast<double>(steps);
-  utils::logmesg(lmp, fmt::format("\nTessera: {} force evaluations, {} rebuilds, {:.0f} atoms, {:.0f} edges\n"
-                                  "Tessera: {:.3f} ms an evaluation: search {:.3f}, model {:.3f}, other {:.3f}\n",
-                                  steps, rebuilds, sums[0], sums[1], times[2] * per_step, times[0] * per_step,
-                                  times[1] * per_step, (times[2] - times[0] - times[1]) * per_step));
+  guard(lmp, [&] {
+    const std::string load = tessera::describe_load(reported_, engine_->report(), engine_->communicator());
+    reported_ = engine_->report();
+    if (comm->me == 0 && !load.empty()) utils::logmesg(lmp, "\n" + load);
+  });
 }

@@ -5,11 +5,12 @@
 
 PYBIND11_MODULE(_C, m)
 {
-  m.doc() = "Tessera's C++ libraries: search, passports, artifacts, halo exchanges, the engine.";
+  m.doc() = "Tessera's C++ libraries: search, passports, artifacts, halo exchanges, the engine, cuts.";
   pybind11::register_exception<tessera::Error>(m, "TesseraError", PyExc_RuntimeError);
   tessera::register_search(m);
   tessera::register_exchange(m);
   tessera::register_model(m);
   tessera::register_engine(m);
   tessera::register_virtual_ranks(m);
+  tessera::register_plan(m);
 }

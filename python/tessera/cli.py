@@ -22,6 +22,7 @@ class Command:
 
 COMMANDS = {
     "info": Command("tessera.commands.info", "print the passport of an artifact"),
+    "plan": Command("tessera.commands.plan", "estimate what a structure costs each of many ranks"),
     "doctor": Command("tessera.commands.doctor", "check versions and libraries, with advice on what is missing"),
 }
 

@@ -39,7 +39,7 @@ def test_other_units_are_refused_with_the_two_that_work(box, units):
         ("skin nan", "nan"),
         ("skin wide", "wide"),
         ("rebuild -1", "expected rebuild >= 0, found -1"),
-        ("multiplicity 0", "expected multiplicity >= 1, found 0"),
+        ("multiplicity two", "two"),
         ("threads -2", "expected threads >= 0, found -2"),
         ("charge 0.5", "0.5"),
     ],
@@ -118,11 +118,11 @@ create_atoms 2 single 1 1 0\nmass * 1.0\npair_style tessera\npair_coeff * * {dem
     assert "expected dimension 3, found 2" in finished.text
 
 
-@pytest.mark.parametrize("keyword", ["charge 99", "multiplicity 99"])
+@pytest.mark.parametrize("keyword", ["charge 99", "charge -99", "multiplicity 99", "multiplicity -1"])
 def test_a_charge_or_multiplicity_beyond_the_model_is_refused(box, demo, keyword):
     text = fail(f"pair_style tessera {keyword}\npair_coeff * * {demo} H O\nrun 0\n", box)
     assert f"expected {keyword.split()[0]} between" in text
-    assert "found 99" in text
+    assert f"found {keyword.split()[1]}" in text
 
 
 def test_several_ranks_are_refused_by_all_of_them_in_order(box, demo):

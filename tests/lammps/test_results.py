@@ -183,22 +183,35 @@ def test_atoms_of_a_null_type_are_not_seen(tmp_path, demo):
     np.testing.assert_allclose(rows[:-5, 1:4], reference[:, 1:4], rtol=0, atol=FORCE_ATOL)
 
 
-def test_a_hybrid_overlay_is_the_sum_of_its_parts(tmp_path, demo):
-    atoms = SYSTEMS["orthogonal"]()
-    with_null_atoms(tmp_path, atoms)
-    lj = "lj/cut 5.0"
-    coefficients = "pair_coeff 3 3 {0} 0.01 2.5\npair_coeff 1*2 3 {0} 0.01 0.5\npair_coeff 1*2 1*2 {0} 0.0 1.0\n"
-    tail = START.split("pair_coeff", 1)[1].split("\n", 1)[1] + SHOW
-    head = START.split("pair_style", 1)[0]
-    only_lj = run_well(head + f"pair_style {lj}\n" + coefficients.format("").replace("  ", " ") + tail, tmp_path)
+@pytest.mark.parametrize("style", ["hybrid", "hybrid/overlay"])
+def test_a_hybrid_is_the_sum_of_its_parts(tmp_path, demo, style):
+    """In `hybrid` each pair of types has one style, so Tessera must leave the pairs with NULL to the other."""
+    with_null_atoms(tmp_path, SYSTEMS["orthogonal"]())
+    head, tail = START.split("pair_style", 1)[0], START.split("{elements}\n", 1)[1] + SHOW
+    mixed = "pair_coeff 3 3 {0} 0.01 2.5\npair_coeff 1*2 3 {0} 0.01 0.5\n"
+    nothing = "pair_coeff 1*2 1*2 {0} 0.0 1.0\n"
+    only_lj = run_well(head + "pair_style lj/cut 5.0\n" + (mixed + nothing).format("") + tail, tmp_path)
     only_tessera = run_well(start(demo, elements="H O NULL") + SHOW, tmp_path)
-    both = f"pair_style hybrid/overlay tessera skin 0.5 {lj}\npair_coeff * * tessera {demo} H O NULL\n"
-    done = run_well(head + both + coefficients.format("lj/cut") + tail, tmp_path)
+    both = f"pair_style {style} tessera skin 0.5 lj/cut 5.0\n" + mixed.format("lj/cut")
+    if style == "hybrid/overlay":
+        both += nothing.format("lj/cut")
+    done = run_well(head + both + f"pair_coeff * * tessera {demo} H O NULL\n" + tail, tmp_path)
     for name in ("energy", "pressure"):
         parts = only_lj.values(name) + only_tessera.values(name)
         np.testing.assert_allclose(done.values(name), parts, rtol=SUM_RTOL)
     assert abs(only_lj.values("energy").item()) > 1e-6
-    assert "Tessera:" in done.text
+
+
+def test_the_charge_reaches_the_model(tmp_path, demo):
+    atoms = SYSTEMS["multi_image"]()
+    write_data(tmp_path / "box.data", atoms, ["H", "O"])
+    energies = []
+    for charge in (0, 1):
+        done = run_well(start(demo, options=f"charge {charge}") + SHOW, tmp_path)
+        energies.append(done.values("energy").item())
+        atoms.calc = TesseraCalculator(demo, charge=charge)
+        assert energies[-1] == pytest.approx(atoms.get_potential_energy(), rel=ENERGY_RTOL)
+    assert abs(energies[1] - energies[0]) > 1e-3
 
 
 def test_centroid_stress_is_refused(tmp_path, demo):

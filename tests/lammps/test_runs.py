@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from lammps_program import run, run_well
-from water_systems import SYSTEMS, write_data
+from water_systems import SMALL, SYSTEMS, write_data
 
 SAME_ENERGY_RTOL = 1e-10  # one configuration, other row order
 SAME_FORCE_ATOL = 1e-9  # eV/Å, likewise
@@ -46,7 +46,7 @@ def thermo(text: str) -> list[dict[str, np.ndarray]]:
 
 @pytest.fixture
 def box(tmp_path):
-    write_data(tmp_path / "box.data", SYSTEMS["orthogonal"](), ["H", "O"])
+    write_data(tmp_path / "box.data", SMALL, ["H", "O"])
     return tmp_path
 
 
@@ -102,18 +102,23 @@ def test_metal_and_real_give_the_same_trajectory(box, demo):
     assert np.abs(metal_frames[1][:, 2:5] - metal_frames[0][:, 2:5]).max() > 0.05, "Å: atoms moved"
 
 
-def test_sorting_and_re_neighbouring_change_nothing(box, demo):
-    """The busy run wraps and sorts atoms in every step; a moving frame makes them cross faces."""
-    drift = "velocity all set 400.0 -300.0 200.0 sum yes\n"  # Å/ps: 2 Å in 20 steps
-    script = drift + FORCES.format(every=4) + "fix all all nve\nrun 20\n"
+def test_sorting_and_wrapping_change_nothing(box, demo):
+    """The busy run wraps and sorts atoms in every step; a moving frame makes them cross faces.
+
+    Nor does it rebuild: the engine sees atoms unwrapped, and knows them again in another order.
+    """
+    drift = "velocity all set 700.0 0.0 0.0 sum yes\n"  # Å/ps: 1.75 Å in 10 steps, less than half the skin
+    script = drift + FORCES.format(every=2) + "fix all all nve\nrun 10\n"
     never, always = "every 1000 delay 1000 check no", "every 1 delay 0 check no"
-    quiet = run_well(start(demo, modify="atom_modify sort 0 0.0") + f"neigh_modify {never}\n" + script, box)
-    busy = run_well(start(demo, modify="atom_modify sort 1 2.0") + f"neigh_modify {always}\n" + script, box)
+    head = start(demo, options="skin 4.0", modify="atom_modify sort {}")
+    quiet = run_well(head.format("0 0.0") + f"neigh_modify {never}\n" + script, box)
+    busy = run_well(head.format("1 2.0") + f"neigh_modify {always}\n" + script, box)
     wrapped = 0
     for ran, other in zip(quiet.dump("forces.dump"), busy.dump("forces.dump"), strict=True):
         np.testing.assert_allclose(other[:, 8:11], ran[:, 8:11], rtol=0, atol=1e-7)  # rounding grows along a trajectory
         wrapped += np.count_nonzero(other[:, 5:8] != ran[:, 5:8])
-    assert wrapped > 0, "atoms crossed a face in one run and were wrapped in the other only at the end"
+    assert wrapped > 0, "no atom crossed a face"
+    assert rebuilds(quiet.text) == rebuilds(busy.text) == [1]
     np.testing.assert_allclose(thermo(busy.text)[0]["PotEng"], thermo(quiet.text)[0]["PotEng"], rtol=SAME_ENERGY_RTOL)
 
 
@@ -131,10 +136,10 @@ def rebuilds(text: str) -> list[int]:
 
 
 def test_skin_and_rebuild_change_how_often_not_what(box, demo):
-    cases = {"skin 0.0": 21, "skin 2.0": 1, "skin 2.0 rebuild 5": 5}
+    cases = {"skin 0.0": 11, "skin 2.0": 1, "skin 2.0 rebuild 5": 3}
     energies = []
     for options, expected in cases.items():
-        text = run_well(start(demo, options=options) + "fix all all nve\nrun 20\n", box).text
+        text = run_well(start(demo, options=options) + "fix all all nve\nrun 10\n", box).text
         assert rebuilds(text) == [expected], options
         energies.append(thermo(text)[0]["PotEng"])
     for other in energies[1:]:
@@ -142,7 +147,7 @@ def test_skin_and_rebuild_change_how_often_not_what(box, demo):
 
 
 def test_each_run_reports_its_own_steps(box, demo):
-    text = run_well(start(demo, options="skin 2.0") + "fix all all nve\nrun 3\nrun 5\nminimize 0 0 2 2\n", box).text
+    text = run_well(start(demo, options="skin 2.0") + "fix all all nve\nrun 3\nrun 5\ninfo comm\nminimize 0 0 2 2\n", box).text
     evaluations = [int(n) for n in re.findall(r"Tessera: (\d+) force evaluations", text)]
     assert evaluations[:2] == [4, 6], "one evaluation sets a run up, then one a step"
     assert len(evaluations) == 3
@@ -150,7 +155,19 @@ def test_each_run_reports_its_own_steps(box, demo):
     assert "cutoffs 4.5, 6" in text
     assert "atom types 1=H, 2=O" in text
     assert text.count("Tessera 0.") == 1, "the model is described once"
+    assert "Communication cutoff = 8\n" in text, "the largest cutoff and LAMMPS's own skin of 2 Å"
     assert re.search(r"Tessera: [\d.]+ ms an evaluation: search [\d.]+, model [\d.]+, other [\d.]+", text)
+
+
+def test_threads_are_those_of_the_keyword(box, demo):
+    """Counted by the system: the shell's parent is lmp."""
+    found = {}
+    for threads in (1, 3):
+        script = start(demo, options=f"threads {threads}") + 'run 0\nshell "grep Threads /proc/$PPID/status"\n'
+        text = run_well(script, box).text
+        found[threads] = (int(re.search(r"Threads:\s+(\d+)", text)[1]), thermo(text)[0]["PotEng"][0])
+    assert found[3][0] >= found[1][0] + 2, "libtorch may keep helpers of its own"
+    assert found[3][1] == pytest.approx(found[1][1], rel=SAME_ENERGY_RTOL)
 
 
 def test_a_minimization_lowers_the_energy(box, demo):
@@ -178,15 +195,15 @@ def test_a_new_pair_style_line_replaces_the_options(box, demo):
 
 def test_free_and_mixed_boundaries_run(tmp_path, demo):
     """The box of a free axis shrinks and grows with the atoms; energies are those of one fixed large box."""
-    atoms = SYSTEMS["orthogonal"]()
-    write_data(tmp_path / "box.data", atoms, ["H", "O"])
+    write_data(tmp_path / "box.data", SMALL, ["H", "O"])
     for boundary in ("s s s", "p p s", "p f m"):
-        free = start(demo, modify=f"boundary {boundary}") + "fix all all nve\nrun 10\n"
+        free = start(demo, modify=f"boundary {boundary}") + "fix all all nve\nrun 5\n"
         shrunk = thermo(run_well(free, tmp_path).text)[0]
         fixed = boundary.replace("s", "f").replace("m", "f")
         large = start(demo, modify=f"boundary {fixed}").replace(
-            "pair_style", change_free_axes(fixed) + "pair_style", 1)
-        expected = thermo(run_well(large + "fix all all nve\nrun 10\n", tmp_path).text)[0]
+            "pair_style", change_free_axes(fixed) + "pair_style", 1
+        )
+        expected = thermo(run_well(large + "fix all all nve\nrun 5\n", tmp_path).text)[0]
         np.testing.assert_allclose(shrunk["PotEng"], expected["PotEng"], rtol=SAME_ENERGY_RTOL, err_msg=boundary)
 
 

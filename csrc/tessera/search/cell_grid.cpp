@@ -4,76 +4,25 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
-#include "tessera/base/error.hpp"
+#include "tessera/search/wrapped_positions.hpp"
 
 namespace tessera {
 namespace {
-
-constexpr double kFurthestImage = 5e8;  // a shift is a difference of two wraps and must fit 32 bits
 
 // Beyond this many cells from the origin of a non-periodic axis all atoms share the outermost cell: clamping moves no
 // two cells further apart, so nothing is lost but speed.
 constexpr double kFurthestCell = 1e12;
 
-// Rounding steps that a wrapped position or a cell coordinate goes through, each of half an epsilon, rounded up.
-constexpr double kRoundingSteps = 64;
-
-double length(const Vec3& v) { return std::sqrt(dot(v, v)); }
-
 }  // namespace
 
 CellGrid::CellGrid(std::span<const Vec3> positions, const Box& box, double cutoff) : box_(box)
 {
-  std::vector<Vec3> fractions;
-  wrap(positions, fractions);
-  bound_rounding(positions, cutoff);
+  WrappedPositions wrapped = wrap_positions(positions, box, cutoff);
+  wrap_ = std::move(wrapped.wraps);
+  reach_ = cutoff + wrapped.rounding;
   lay_axes();
-  fill(positions, fractions);
-}
-
-void CellGrid::wrap(std::span<const Vec3> positions, std::vector<Vec3>& fractions)
-{
-  wrap_.resize(positions.size());
-  fractions.resize(positions.size());
-  for (std::size_t row = 0; row < positions.size(); ++row) {
-    const Vec3& r = positions[row];
-    TESSERA_REQUIRE(std::isfinite(r[0]) && std::isfinite(r[1]) && std::isfinite(r[2]),
-                    "the position of row {} is not finite ({}, {}, {}): the dynamics has diverged or the input is bad",
-                    row, r[0], r[1], r[2]);
-    fractions[row] = box_.to_fractional(r);
-    for (int k = 0; k < 3; ++k) {
-      if (!box_.periodic()[k]) continue;
-      const double image = std::floor(fractions[row][k]);
-      TESSERA_REQUIRE(std::abs(image) < kFurthestImage,
-                      "row {} lies {} cells away along axis {}, expected fewer than {}: wrap the positions", row, image,
-                      k, kFurthestImage);
-      wrap_[row][k] = static_cast<std::int32_t>(image);
-      fractions[row][k] -= image;
-    }
-  }
-}
-
-void CellGrid::bound_rounding(std::span<const Vec3> positions, double cutoff)
-{
-  double extent = 0;
-  for (const Vec3& r : positions) {
-    for (int a = 0; a < 3; ++a) extent = std::max({extent, std::abs(r[a]), std::abs(r[a] - box_.origin()[a])});
-  }
-  double edges = 1, reach_of_images = 0;
-  for (int k = 0; k < 3; ++k) {
-    const double edge = length(box_.cell()[k]);
-    edges *= edge;
-    if (!box_.periodic()[k]) continue;
-    double images = cutoff / box_.height(k) + 2;
-    for (const Shift& wrap : wrap_) images = std::max(images, std::abs(static_cast<double>(wrap[k])) + 2);
-    reach_of_images += images * edge;
-  }
-  // The inverse of a flat cell is that much less accurate.
-  const double condition = std::max(1.0, edges / box_.volume());
-  reach_ = cutoff + kRoundingSteps * std::numeric_limits<double>::epsilon() * condition *
-                        (extent + reach_of_images + cutoff);
+  fill(positions, wrapped.fractions);
 }
 
 void CellGrid::lay_axes()

@@ -16,7 +16,7 @@ namespace tessera {
 /// cell and several of its images are within reach.
 class CellGrid {
  public:
-  /// @throws Error(rank) naming the atom if a coordinate is not finite or lies more than 5e8 cells outside the box.
+  /// @throws Error(rank) as wrap_positions().
   CellGrid(std::span<const Vec3> positions, const Box& box, double cutoff);
 
   /// A run of `atoms()` under one periodic image.
@@ -50,8 +50,6 @@ class CellGrid {
     std::int64_t num_layers = 1;   // cells to look at on either side
   };
 
-  void wrap(std::span<const Vec3> positions, std::vector<Vec3>& fractions);
-  void bound_rounding(std::span<const Vec3> positions, double cutoff);
   void lay_axes();
   void fill(std::span<const Vec3> positions, const std::vector<Vec3>& fractions);
   [[nodiscard]] Coordinate coordinate_of(const Vec3& fraction) const;

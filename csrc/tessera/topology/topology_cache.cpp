@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "tessera/base/error.hpp"
-#include "tessera/topology/deformation.hpp"
+#include "tessera/base/deformation.hpp"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tessera/topology/deformation.hpp"
+#include "tessera/base/deformation.hpp"
 
 #include <algorithm>
 #include <cmath>
