@@ -11,7 +11,9 @@ prefix=$("$bin/python" -c 'import sys; print(sys.prefix)')
 if [ ! -e /usr/include/gtest/gtest.h ] && [ ! -e "$prefix/src/gtest_vendor/src/gtest-all.cc" ]; then
   "$bin/python" -m pip install --quiet ros-gtest-vendor
 fi
+faiss=OFF
+if [ -e /usr/include/faiss/IndexFlat.h ]; then faiss=ON; fi
 PATH="$bin:$PATH" cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTESSERA_TORCH=OFF -DTESSERA_TESTS=ON \
-  -DTESSERA_MPI_ROOT="$prefix"
+  -DTESSERA_FAISS=$faiss -DTESSERA_MPI_ROOT="$prefix"
 PATH="$bin:$PATH" cmake --build "$build" --parallel "${MAX_JOBS:-2}"
 PATH="$bin:$PATH" ctest --test-dir "$build" --output-on-failure

@@ -93,6 +93,8 @@ def test_a_plugin_built_for_another_lammps_is_not_registered(tmp_path):
     text = " ".join(finished.text.split())
     assert "the plugin was compiled for LAMMPS version 20200101, this is version 2" in text
     assert "Reinstall tessera-lammps with LAMMPS_ROOT" in text
+    assert finished.code != 0
+    assert KNOWN not in finished.text
 
 
 def test_lmp_still_starts_where_the_package_is_not_built(tmp_path):

@@ -59,9 +59,9 @@ def atoms(request):
     return SYSTEMS[request.param]()
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_lammps_agrees_with_ase(tmp_path, atoms, artifact, dtype):
-    model = artifact("demo", dtype)
+@pytest.mark.parametrize(("name", "dtype"), [("demo", "float64"), ("demo", "float32"), ("first", "float64")])
+def test_lammps_agrees_with_ase(tmp_path, atoms, artifact, name, dtype):
+    model = artifact(name, dtype)
     write_data(tmp_path / "box.data", atoms, ["H", "O"])
     done = run_well(start(model) + DUMP + SHOW, tmp_path)
     reference = by_calculator(atoms, model)

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from lammps_program import run, run_well
+from lammps_program import run_well
 from water_systems import SMALL, SYSTEMS, write_data
 
 SAME_ENERGY_RTOL = 1e-10  # one configuration, other row order
@@ -22,7 +22,7 @@ pair_style tessera {options}
 pair_coeff * * {model} H O
 timestep {timestep}
 velocity all create 300.0 {seed} loop geom
-thermo_style custom step temp pe ke etotal press vol pxx pyy pzz pxy pxz pyz
+thermo_style custom step temp pe ke etotal press vol xy pxx pyy pzz pxy pxz pyz
 thermo_modify format float %.15g
 thermo 1
 """
@@ -131,6 +131,16 @@ run 1\nset atom 1*3 type 2\nset atom 4*6 type 1\nrun 1 pre no\nrun 0\n"
     assert energies[1] == pytest.approx(energies[2], rel=SAME_ENERGY_RTOL)
 
 
+def test_a_swap_of_the_tilted_cell_changes_nothing(tmp_path, demo):
+    """At half a box length of tilt LAMMPS swaps the cell for an equal one; here in a list kept, and built anew."""
+    write_data(tmp_path / "box.data", SYSTEMS["triclinic"](), ["H", "O"])
+    shear = "fix all all nve\nfix shear all deform 1 xy vel 400 remap x flip yes\nrun 20\n"  # Å/ps
+    kept, built = (run_well(start(demo, options=f"skin {skin}") + shear, tmp_path).text for skin in (3.0, 0.0))
+    assert np.ptp(thermo(kept)[0]["Xy"]) > 5.0, "Å: the cell was swapped"
+    assert rebuilds(kept)[0] < rebuilds(built)[0]
+    np.testing.assert_allclose(thermo(kept)[0]["PotEng"], thermo(built)[0]["PotEng"], rtol=SAME_ENERGY_RTOL)
+
+
 def rebuilds(text: str) -> list[int]:
     return [int(n) for n in re.findall(r"Tessera: \d+ force evaluations, (\d+) rebuilds", text)]
 
@@ -147,7 +157,8 @@ def test_skin_and_rebuild_change_how_often_not_what(box, demo):
 
 
 def test_each_run_reports_its_own_steps(box, demo):
-    text = run_well(start(demo, options="skin 2.0") + "fix all all nve\nrun 3\nrun 5\ninfo comm\nminimize 0 0 2 2\n", box).text
+    script = start(demo, options="skin 2.0") + "fix all all nve\nrun 3\nrun 5\ninfo comm\nminimize 0 0 2 2\n"
+    text = run_well(script, box).text
     evaluations = [int(n) for n in re.findall(r"Tessera: (\d+) force evaluations", text)]
     assert evaluations[:2] == [4, 6], "one evaluation sets a run up, then one a step"
     assert len(evaluations) == 3
@@ -175,21 +186,20 @@ def test_a_minimization_lowers_the_energy(box, demo):
     assert table["PotEng"][-1] < table["PotEng"][0] - 0.01
 
 
-def test_a_restart_asks_for_the_pair_style_and_then_continues(box, demo):
-    whole = thermo(run_well(start(demo) + "fix all all nve\nrun 5\nwrite_restart five.restart\nrun 5\n", box).text)[1]
-    head = "units metal\natom_style atomic\nread_restart five.restart\n"
-    forgotten = run(head + "run 0\n", box)
-    style = f"pair_style tessera skin 0.6\npair_coeff * * {demo} H O\n"
-    tail = "\n".join(start(demo).splitlines()[8:]) + "\ntimestep 0.00025\nfix all all nve\nrun 5\n"
-    continued = thermo(run_well(head + style + tail, box).text)[0]
-    np.testing.assert_allclose(continued["PotEng"], whole["PotEng"], rtol=SAME_ENERGY_RTOL)
-    assert "PotEng" not in forgotten.text or "Tessera" not in forgotten.text
+def test_a_restarted_run_continues_the_trajectory(box, demo):
+    script = start(demo) + "fix all all nve\nrun 5\nwrite_restart five.restart\nrun 5\n"
+    whole = thermo(run_well(script, box).text)[1]
+    head, tail = start(demo).split("read_data box.data\n")
+    tail = tail.replace("velocity", "#velocity")
+    script = head + "read_restart five.restart\n" + tail + "fix all all nve\nrun 5\n"
+    continued = thermo(run_well(script, box).text)[0]
+    for name in ("PotEng", "KinEng"):
+        np.testing.assert_allclose(continued[name], whole[name], rtol=SAME_ENERGY_RTOL)
 
 
 def test_a_new_pair_style_line_replaces_the_options(box, demo):
-    """LAMMPS keeps the style object when the same style is named again."""
-    script = start(demo, options="skin 0.0") + "fix all all nve\nrun 5\n" + \
-        f"pair_style tessera skin 2.0\npair_coeff * * {demo} H O\nrun 5\n"
+    """LAMMPS keeps the style object, and so pair_coeff, when the same style is named again."""
+    script = start(demo, options="skin 0.0") + "fix all all nve\nrun 5\npair_style tessera skin 2.0\nrun 5\n"
     assert rebuilds(run_well(script, box).text) == [6, 1]
 
 

@@ -46,7 +46,7 @@ def draw_peers(axes: Axes, plans: Sequence[RankPlan]) -> None:
     axes.plot(ranks, [plan.lists[-1].peers.max() + 1 for plan in plans], "o-", label="true")
     for name in plans[0].candidates:
         axes.plot(ranks, [plan.candidates[name].max() for plan in plans], ".--", label=name)
-    axes.set(ylabel="peers of the heaviest rank", ylim=(0, None))
+    axes.set(ylabel="peers of the heaviest rank", ylim=(0, 1.1 * axes.get_ylim()[1]))
     axes.legend()
 
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <set>
 #include <tuple>
 
 #include "search/sharded_system.hpp"
@@ -22,10 +23,13 @@ constexpr PeerScheme kSchemes[] = {PeerScheme::multi_box, PeerScheme::rank_box, 
                                    PeerScheme::all_gather, PeerScheme::spatial_bin};
 const char* const kSchemeNames[] = {"multi-box", "rank-box", "key-range", "all-gather", "spatial-bin"};
 
+constexpr std::int64_t kLargestBruteForce = 500;  // atoms; beyond, cell_search, which its own test holds against it
+
 std::vector<Edge> whole_edges(const HardSystem& system)
 {
-  const auto list = brute_force_search(system.positions, static_cast<std::int64_t>(system.positions.size()), system.box,
-                                       system.cutoff);
+  const auto num_atoms = static_cast<std::int64_t>(system.positions.size());
+  const bool is_small = num_atoms <= kLargestBruteForce;
+  const auto list = (is_small ? brute_force_search : cell_search)(system.positions, num_atoms, system.box, system.cutoff);
   std::vector<Edge> edges;
   for (std::int64_t e = 0; e < list.num_edges(); ++e) edges.emplace_back(list.receiver[e], list.sender[e], list.shift[e]);
   return edges;
@@ -67,6 +71,8 @@ Found search_shards(const HardSystem& now, const ShardedSystem& sharded, PeerSch
       EXPECT_EQ(candidates.positions[k], now.positions[atom_of.back()]);
     }
     positions.insert(positions.end(), candidates.positions.begin(), candidates.positions.end());
+    const std::set<std::int32_t> distinct(candidates.rank.begin(), candidates.rank.end());
+    EXPECT_EQ(candidates.num_peers, static_cast<std::int64_t>(distinct.size()));
     const auto list = cell_search(positions, num_owned, now.box, now.cutoff);
     const std::scoped_lock lock(mutex);
     found.candidates[me] = candidates.count();
@@ -117,6 +123,53 @@ TEST(Candidates, the_closer_a_scheme_follows_the_shards_the_fewer_candidates_tra
   EXPECT_LT(total(PeerScheme::spatial_bin), all);
 }
 
+/// Whether some image of `atom` comes within `reach` of the bounding box of `others`, along every axis of a cube.
+bool is_near_box(const Vec3& atom, const std::vector<Vec3>& others, double reach, double edge)
+{
+  for (int a = 0; a < 3; ++a) {
+    double low = others[0][a], high = others[0][a];
+    for (const Vec3& r : others) {
+      low = std::min(low, r[a]);
+      high = std::max(high, r[a]);
+    }
+    const auto is_within = [&](double x) { return x >= low - reach && x <= high + reach; };
+    if (!is_within(atom[a]) && !is_within(atom[a] - edge) && !is_within(atom[a] + edge)) return false;
+  }
+  return true;
+}
+
+TEST(Candidates, of_rank_box_are_the_atoms_within_reach_of_the_bounding_box_and_no_others)
+{
+  const HardSystem system = liquid();
+  const auto sharded = testing::cut_system(system, 8, CurveKind::hilbert);
+  const auto found = search_shards(system, sharded, PeerScheme::rank_box);
+  for (int me = 0; me < 8; ++me) {
+    const auto mine = sharded.positions_of(me, system.positions);
+    std::int64_t expected = 0;
+    for (int other = 0; other < 8; ++other) {
+      if (other == me) continue;
+      for (const Vec3& r : sharded.positions_of(other, system.positions)) {
+        expected += is_near_box(r, mine, system.cutoff, 34) ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(found.candidates[me], expected) << "rank " << me;
+  }
+}
+
+TEST(Candidates, a_shard_without_atoms_has_none)
+{
+  const HardSystem system = testing::scattered("three_atoms", 3, testing::cube(9), 5.0, 12);
+  const auto sharded = testing::cut_system(system, 5, CurveKind::hilbert);
+  for (const PeerScheme scheme : kSchemes) {
+    if (scheme == PeerScheme::all_gather || scheme == PeerScheme::key_range) continue;  // they do not look at atoms
+    const auto found = search_shards(system, sharded, scheme);
+    for (int rank = 0; rank < 5; ++rank) {
+      if (!sharded.atoms[rank].empty()) continue;
+      EXPECT_EQ(found.candidates[rank], 0) << "rank " << rank;
+    }
+  }
+}
+
 TEST(Candidates, a_droplet_divided_in_two_far_apart_parts_has_no_candidates_between_them)
 {
   HardSystem system{"two_droplets", {}, testing::cube(100), 4.0};
@@ -156,12 +209,28 @@ TEST(KeyRange, atoms_that_have_drifted_since_the_cut_are_still_found)
   }
 }
 
+TEST(KeyRange, shards_that_drift_towards_each_other_become_peers)
+{
+  // 64 shards are cubes of about 8.5 Å; those two apart are out of reach (2 Å) at the cut, and within it after both
+  // moved.
+  constexpr double kDrift = 3.5;  // Å
+  HardSystem now = liquid();
+  now.cutoff = 2;
+  const auto sharded = testing::cut_system(now, 64, CurveKind::hilbert);
+  const auto at_rest = search_shards(now, sharded, PeerScheme::key_range);
+  for (Vec3& r : now.positions) r[0] += r[0] < 17 ? kDrift : -kDrift;
+  const auto moved = search_shards(now, sharded, PeerScheme::key_range, kDrift);
+  EXPECT_EQ(moved.edges, whole_edges(now));
+  EXPECT_GT(*std::max_element(moved.peers.begin(), moved.peers.end()),
+            *std::max_element(at_rest.peers.begin(), at_rest.peers.end()));
+}
+
 TEST(KeyRange, a_cell_that_deforms_with_its_atoms_since_the_cut_is_allowed_for)
 {
-  const HardSystem system = testing::scattered("box", 400, testing::cube(16), 3.0, 33);
-  const auto sharded = testing::cut_system(system, 8, CurveKind::hilbert);
+  const HardSystem system = liquid();
+  const auto sharded = testing::cut_system(system, 16, CurveKind::hilbert);
   HardSystem now = system;
-  now.box = Box({Vec3{13, 0, 0}, Vec3{4, 12, 0}, Vec3{-3, 5, 14}}, {1, 2, 3}, testing::kPeriodic);
+  now.box = Box({Vec3{28, 0, 0}, Vec3{8, 25, 0}, Vec3{-6, 10, 30}}, {1, 2, 3}, testing::kPeriodic);
   for (Vec3& r : now.positions) r = now.box.to_cartesian(system.box.to_fractional(r));
   EXPECT_EQ(search_shards(now, sharded, PeerScheme::key_range).edges, whole_edges(now));
 }
