@@ -10,7 +10,7 @@ MODEL  := examples/models
 OUTPUT := examples/2-water/output
 DEMO_NVT ?= 100
 DEMO_NVE ?= 200
-THREADS  ?= $(shell nproc)
+RANKS    ?= 2
 SOURCES := CMakeLists.txt setup.py pyproject.toml \
 	$(shell find csrc pair_tessera python export -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.py')
 
@@ -38,7 +38,7 @@ $(MODEL)/model.pt2: $(VENV)/.installed $(MODEL)/model.pt $(MODEL)/config.yaml
 	$(BIN)/tessera-export $(MODEL)/model.pt -o $@
 
 $(OUTPUT)/report.txt: $(MODEL)/model.pt2 examples/2-water/in.water examples/2-water/report.py
-	cd examples/2-water && OMP_NUM_THREADS=$(THREADS) $(abspath $(BIN))/lmp -in in.water \
+	cd examples/2-water && OMP_NUM_THREADS=1 $(abspath $(BIN))/mpiexec -n $(RANKS) $(abspath $(BIN))/lmp -in in.water \
 		-var model $(abspath $(MODEL)/model.pt2) -var nvt $(DEMO_NVT) -var nve $(DEMO_NVE)
 	$(BIN)/python examples/2-water/report.py $(OUTPUT) > $@.part
 	mv $@.part $@

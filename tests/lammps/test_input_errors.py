@@ -125,12 +125,6 @@ def test_a_charge_or_multiplicity_beyond_the_model_is_refused(box, demo, keyword
     assert f"found {keyword.split()[1]}" in text
 
 
-def test_several_ranks_are_refused_by_all_of_them_in_order(box, demo):
-    text = fail(f"pair_style tessera\npair_coeff * * {demo} H O\nrun 0\n", box, ranks=2)
-    assert "found 2" in text
-    assert "ERROR:" in text, "error->all says ERROR:, error->one says ERROR on proc"
-
-
 def test_coincident_atoms_end_the_run(box, demo):
     script = f"create_atoms 1 single 1.0 1.0 1.0\ncreate_atoms 1 single 1.0 1.0 1.0\n\
 pair_style tessera\npair_coeff * * {demo} H O\nrun 0\n"

@@ -142,7 +142,7 @@ def test_a_swap_of_the_tilted_cell_changes_nothing(tmp_path, demo):
 
 
 def rebuilds(text: str) -> list[int]:
-    return [int(n) for n in re.findall(r"Tessera: \d+ force evaluations, (\d+) rebuilds", text)]
+    return [int(n) for n in re.findall(r"Tessera: \d+ steps on \d+ rank\(s\), (\d+) rebuilds", text)]
 
 
 def test_skin_and_rebuild_change_how_often_not_what(box, demo):
@@ -159,7 +159,7 @@ def test_skin_and_rebuild_change_how_often_not_what(box, demo):
 def test_each_run_reports_its_own_steps(box, demo):
     script = start(demo, options="skin 2.0") + "fix all all nve\nrun 3\nrun 5\ninfo comm\nminimize 0 0 2 2\n"
     text = run_well(script, box).text
-    evaluations = [int(n) for n in re.findall(r"Tessera: (\d+) force evaluations", text)]
+    evaluations = [int(n) for n in re.findall(r"Tessera: (\d+) steps on", text)]
     assert evaluations[:2] == [4, 6], "one evaluation sets a run up, then one a step"
     assert len(evaluations) == 3
     assert rebuilds(text)[:2] == [1, 0]
