@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #pragma once
 
+#include <cstdio>
 #include <exception>
 #include <string>
 
+#include "comm.h"
 #include "error.h"
 #include "exceptions.h"
 #include "lammps.h"
@@ -32,6 +34,10 @@ void guard(LAMMPS *lmp, Body &&body)
     text = std::string("pair_style tessera: unexpected failure: ") + problem.what();
   }
   if (is_collective) lmp->error->all(FLERR, text);
+  if (!lmp->screen) {  // LAMMPS gives its screen to rank 0 alone, and this rank's reason must not be lost
+    std::fprintf(stderr, "ERROR on proc %d: %s\n", lmp->comm->me, text.c_str());
+    std::fflush(stderr);
+  }
   lmp->error->one(FLERR, text);
 }
 

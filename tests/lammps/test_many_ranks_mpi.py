@@ -78,7 +78,7 @@ def results(text: str, dump: str) -> tuple[np.ndarray, np.ndarray]:
     """Thermo rows [step, temp, pe, etotal, press, pxx, pxy] and forces by frame and id."""
     rows = [[float(w) for w in line.split()] for block in re.findall(r"^ *Step .*?\n(.*?)^Loop time", text, re.M | re.S)
             for line in block.splitlines() if re.match(r"\s*\d", line)]  # fmt: skip
-    frames = [np.loadtxt(frame.splitlines()[8:], ndmin=2) for frame in dump.split("ITEM: TIMESTEP")[1:]
+    frames = [np.loadtxt(frame.splitlines()[9:], ndmin=2) for frame in dump.split("ITEM: TIMESTEP")[1:]
               for frame in ["ITEM: TIMESTEP" + frame]]  # fmt: skip
     return np.array(rows), np.array([frame[:, 8:11] for frame in frames])
 
