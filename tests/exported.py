@@ -9,14 +9,13 @@ import getpass
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-
 from tessera.checkpoint import load_checkpoint
 from tessera.model import E2Former, ModelConfig, Stage
 from tessera_export.pipeline import ExportOptions, export_model
@@ -96,20 +95,18 @@ def artifact_folder() -> Path:
     return folder
 
 
-def small_model(name: str, elements: tuple[str, ...] = SMALL_ELEMENTS) -> E2Former:
+def small_model(name: str) -> E2Former:
     """Make a model of SMALL_CONFIGS with seeded weights, float32."""
     torch.manual_seed(SEED)
-    return E2Former(SMALL_CONFIGS[name], elements).requires_grad_(requires_grad=False)
+    return E2Former(SMALL_CONFIGS[name], SMALL_ELEMENTS).requires_grad_(requires_grad=False)
 
 
-def load_model(name: str, elements: tuple[str, ...] = ()) -> E2Former:
+def load_model(name: str, elements: Sequence[str] = ()) -> E2Former:
     """Make the eager model behind an artifact, float32."""
-    if name in SMALL_CONFIGS:
-        return small_model(name, elements or SMALL_ELEMENTS)
-    if name != "demo":
+    if name != "demo" and name not in SMALL_CONFIGS:
         raise ValueError(f"configuration '{name}': expected demo or one of {', '.join(SMALL_CONFIGS)}")
-    model = load_checkpoint(DEMO / "model.pt")
-    return model.select_elements(list(elements)) if elements else model
+    model = load_checkpoint(DEMO / "model.pt") if name == "demo" else small_model(name)
+    return model.select_elements(elements) if elements else model
 
 
 def export(request: Request) -> Path:
@@ -123,7 +120,7 @@ def export(request: Request) -> Path:
 
 @pytest.fixture(scope="session")
 def artifact() -> Callable[..., Path]:
-    """Give `artifact(name, dtype, elements=())`: name is "demo", "first" or "tiny"; see SMALL_CONFIGS."""
+    """Give `artifact(name, dtype, elements=())`: name is "demo" or a key of SMALL_CONFIGS."""
     made: dict[Request, Path] = {}
 
     def get(name: str, dtype: str = "float64", elements: tuple[str, ...] = ()) -> Path:

@@ -9,8 +9,10 @@
 
 namespace py = pybind11;
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 using bindings::Array;
 using bindings::to_array;

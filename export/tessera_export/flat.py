@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-
 from tessera.model import EdgeList, Graph
+from torch import Tensor
 
 SYSTEM_NAMES = ("plan", "element", "weight", "charge", "multiplicity")
 LIST_NAMES = (

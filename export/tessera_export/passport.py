@@ -3,9 +3,8 @@
 
 import hashlib
 
-import torch
-
 import tessera
+import torch
 from tessera.model import E2Former
 from tessera.model.embedding import CHARGE_RANGE, MULTIPLICITY_RANGE
 

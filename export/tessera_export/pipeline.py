@@ -8,11 +8,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 import tessera.ops
+import torch
 from tessera.model import E2Former
 from tessera.model.embedding import CHARGE_RANGE
+
 from tessera_export.errors import ExportError
 from tessera_export.package import compile_package, cpu_capability, cpu_configs
 from tessera_export.passport import build_passport

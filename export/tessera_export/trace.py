@@ -9,14 +9,14 @@ from collections import Counter
 from types import ModuleType
 
 import torch
+from tessera.model import E2Former, energy_and_edge_gradients
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tessera.model import E2Former, energy_and_edge_gradients
 from tessera_export.errors import ExportError
-from tessera_export.simplify import simplify
 from tessera_export.flat import InputSpec, input_specs, unflatten
+from tessera_export.simplify import simplify
 
 #: Smallest extent that compiled code takes: smaller ones are specialised by the compiler, so the loader pads.
 SMALLEST_EXTENT = 2

@@ -11,7 +11,8 @@
 #include "tessera/comm/virtual.hpp"
 #include "tessera/partition/splitters.hpp"
 
-namespace {
+namespace
+{
 
 using namespace tessera;
 
@@ -77,9 +78,8 @@ int main(int argc, char** argv)
     for (int repeat = 0; repeat < kRepeats; ++repeat) {
       Splitters found;
       std::vector<CurvePlace> sorted;
-      search = std::min(search, seconds_of(*comm, [&] {
-                          found = cut_by_count(held.keys, held.ids, num_ranks, *comm);
-                        }));
+      search =
+          std::min(search, seconds_of(*comm, [&] { found = cut_by_count(held.keys, held.ids, num_ranks, *comm); }));
       gather = std::min(gather, seconds_of(*comm, [&] { sorted = gather_and_sort(held, *comm); }));
       for (int s = 0; s < num_ranks - 1; ++s) {
         // The first atom of a shard belongs to it, the place before it does not.

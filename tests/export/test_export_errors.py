@@ -7,7 +7,6 @@ import pytest
 import torch
 import yaml
 from exported import DEMO
-
 from tessera_export import cli
 
 

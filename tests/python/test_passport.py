@@ -2,6 +2,7 @@
 """Passports: what is read from an artifact, and each way in which one is refused."""
 
 import json
+import platform
 import zipfile
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import torch
 from tiny_artifact import PASSPORT
 
 from tessera import _C
+
+#: An instruction set that this machine lacks, whatever it is.
+OTHER_PROCESSOR = "asimd" if platform.machine() == "x86_64" else "avx2"
 
 
 def write(path: Path, passport: dict | str | None) -> str:
@@ -94,6 +98,7 @@ def test_each_missing_key_is_named(tmp_path, key):
         ({"charge_range": [1]}, 'expected [lowest, highest] in passport key "charge_range", found 1 values'),
         ({"dtype": "bfloat16"}, 'expected dtype "float32" or "float64", found "bfloat16"'),
         ({"device": "cuda"}, 'expected an artifact for device "cpu", which is all this build runs, found "cuda"'),
+        ({"device_capability": OTHER_PROCESSOR}, f"found one that needs {OTHER_PROCESSOR} instructions"),
         ({"torch_version": "1.13.1"}, "found one of torch 1.13.1; re-export it with this torch"),
         ({"torch_version": "2.1"}, "found one of torch 2.1; re-export it with this torch"),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 from small_graph import NUM_EDGES, NUM_HALO, NUM_OWNED
-from tessera_export.package import compile_package, cpu_configs
+from tessera_export.package import compile_package, cpu_capability, cpu_configs
 from torch.export import Dim
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -24,7 +24,7 @@ PASSPORT = {
     "dtype": "float64",
     "matmul": "highest",
     "device": "cpu",
-    "device_capability": "avx2",
+    "device_capability": cpu_capability(is_native=False),
     "torch_version": torch.__version__,
     "uses_charge": True,
     "charge_range": [-10, 10],

@@ -187,9 +187,9 @@ bool has_instructions(std::string_view capability)
 #if defined(__x86_64__)
   if (capability.starts_with("avx512")) return __builtin_cpu_supports("avx512f");
   if (capability.starts_with("avx2")) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return true;
+  return capability.starts_with("default");
 #else
-  return !capability.starts_with("avx");
+  return !capability.starts_with("avx");  // the other names are of one architecture each, and dlopen refuses the rest
 #endif
 }
 

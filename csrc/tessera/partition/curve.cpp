@@ -7,8 +7,10 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 constexpr std::uint32_t kCellsPerAxis = 1U << kCurveLevels;
 

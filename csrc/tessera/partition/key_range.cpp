@@ -5,8 +5,10 @@
 #include <cmath>
 #include <limits>
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 /// Finest cells, as a part of the reach: what a shard's outline is rounded up to.
 constexpr double kFinestPart = 1.0 / 64;
@@ -14,7 +16,8 @@ constexpr double kFinestPart = 1.0 / 64;
 constexpr double kRounding = 1e-9;
 
 /// Finds the shards whose cells come near a given cell, from the root of the octree down.
-class ShardFinder {
+class ShardFinder
+{
  public:
   ShardFinder(const Splitters& splitters, const Curve& curve, const Vec3& reach, int max_levels)
       : splitters_(splitters), curve_(curve), reach_(reach), max_levels_(max_levels), is_found_(splitters.num_shards())
@@ -30,7 +33,9 @@ class ShardFinder {
     const Key size = Key{1} << (3 * (kCurveLevels - block.levels));
     const int low = splitters_.shard_of({block.first, 0});
     const int high = splitters_.shard_of({block.first + size - 1, std::numeric_limits<std::int64_t>::max()});
-    const auto is_known = [&](auto begin) { return std::find(begin + low, begin + high + 1, false) == begin + high + 1; };
+    const auto is_known = [&](auto begin) {
+      return std::find(begin + low, begin + high + 1, false) == begin + high + 1;
+    };
     if (is_known(is_found_.begin()) || !are_near(block, center)) return;
     if (low == high || block.levels == max_levels_) {
       std::fill(is_found_.begin() + low, is_found_.begin() + high + 1, true);

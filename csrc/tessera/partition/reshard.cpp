@@ -6,8 +6,10 @@
 #include <cstring>
 #include <numeric>
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 /// Records of a trivially copyable type, packed in rank order.
 template <typename Record>
@@ -61,8 +63,8 @@ void refuse_duplicates(std::int64_t duplicate, Communicator& communicator)
   std::array<std::int64_t, 1> largest{duplicate};
   communicator.all_reduce(std::span<std::int64_t>(largest), Reduction::max);
   if (largest[0] < 0) return;
-  fail(Reach::collective, "atom id {} occurs more than once; Tessera needs one id for each atom (LAMMPS: reset_atoms id)",
-       largest[0]);
+  fail(Reach::collective,
+       "atom id {} occurs more than once; Tessera needs one id for each atom (LAMMPS: reset_atoms id)", largest[0]);
 }
 
 /// The rank whose part of the directory holds an id; mixed, so that any pattern of ids spreads evenly.
@@ -81,8 +83,8 @@ ReshardPlan::ReshardPlan(std::shared_ptr<Communicator> communicator, int tag)
 {
 }
 
-ReshardPlan ReshardPlan::build(std::span<const Key> keys, std::span<const std::int64_t> ids,
-                               const Splitters& splitters, std::shared_ptr<Communicator> communicator, int tag)
+ReshardPlan ReshardPlan::build(std::span<const Key> keys, std::span<const std::int64_t> ids, const Splitters& splitters,
+                               std::shared_ptr<Communicator> communicator, int tag)
 {
   const int num_ranks = communicator->num_ranks();
   TESSERA_REQUIRE(keys.size() == ids.size(), "reshard: expected keys and ids of the same atoms, found {} and {}",
@@ -92,8 +94,7 @@ ReshardPlan ReshardPlan::build(std::span<const Key> keys, std::span<const std::i
   ReshardPlan plan(std::move(communicator), tag);
   plan.num_atoms_ = static_cast<std::int64_t>(ids.size());
   const auto place = [&](std::int64_t atom) { return CurvePlace{keys[atom], ids[atom]}; };
-  plan.outward_.places =
-      sorted_order(ids.size(), [&](std::int64_t a, std::int64_t b) { return place(a) < place(b); });
+  plan.outward_.places = sorted_order(ids.size(), [&](std::int64_t a, std::int64_t b) { return place(a) < place(b); });
   Packed<CurvePlace> outgoing;
   std::vector<int> shards;
   for (const std::int64_t atom : plan.outward_.places) {
@@ -123,9 +124,8 @@ void ReshardPlan::register_rows()
   const int num_ranks = communicator_->num_ranks();
   std::vector<int> ranks;
   for (const std::int64_t id : row_ids_) ranks.push_back(directory_rank(id, num_ranks));
-  const auto order = sorted_order(ranks.size(), [&](std::int64_t a, std::int64_t b) {
-    return std::pair(ranks[a], a) < std::pair(ranks[b], b);
-  });
+  const auto order = sorted_order(
+      ranks.size(), [&](std::int64_t a, std::int64_t b) { return std::pair(ranks[a], a) < std::pair(ranks[b], b); });
   Packed<Entry> outgoing;
   outgoing.first = count_by_rank(ranks, num_ranks);
   for (const std::int64_t row : order) outgoing.records.push_back({row_ids_[row], row});
@@ -150,9 +150,8 @@ bool ReshardPlan::relabel(std::span<const std::int64_t> ids)
   const int num_ranks = communicator_->num_ranks();
   std::vector<int> ranks;
   for (const std::int64_t id : ids) ranks.push_back(directory_rank(id, num_ranks));
-  const auto order = sorted_order(ids.size(), [&](std::int64_t a, std::int64_t b) {
-    return std::pair(ranks[a], a) < std::pair(ranks[b], b);
-  });
+  const auto order = sorted_order(
+      ids.size(), [&](std::int64_t a, std::int64_t b) { return std::pair(ranks[a], a) < std::pair(ranks[b], b); });
   Packed<std::int64_t> outgoing;
   outgoing.first = count_by_rank(ranks, num_ranks);
   for (const std::int64_t atom : order) outgoing.records.push_back(ids[atom]);
@@ -165,8 +164,9 @@ bool ReshardPlan::relabel(std::span<const std::int64_t> ids)
   std::int64_t duplicate = -1;
   bool has_changed = asked.records.size() != directory_.size();
   for (const std::int64_t id : asked.records) {
-    const auto entry = std::lower_bound(directory_.begin(), directory_.end(), id,
-                                        [](const auto& candidate, std::int64_t wanted) { return candidate.id < wanted; });
+    const auto entry =
+        std::lower_bound(directory_.begin(), directory_.end(), id,
+                         [](const auto& candidate, std::int64_t wanted) { return candidate.id < wanted; });
     if (entry == directory_.end() || entry->id != id) {
       has_changed = true;
       continue;
@@ -214,8 +214,8 @@ std::int64_t ReshardPlan::num_messages() const noexcept
   return count;
 }
 
-void ReshardPlan::move(const Side& from, const Side& to, std::span<const std::byte> source,
-                       std::span<std::byte> target, std::size_t value_size) const
+void ReshardPlan::move(const Side& from, const Side& to, std::span<const std::byte> source, std::span<std::byte> target,
+                       std::size_t value_size) const
 {
   const int num_ranks = communicator_->num_ranks();
   const int me = communicator_->rank();
@@ -236,8 +236,10 @@ void ReshardPlan::move(const Side& from, const Side& to, std::span<const std::by
   for (int r = 0; r < num_ranks; ++r) {
     const auto bytes = part(outgoing, from, r);
     if (bytes.empty()) continue;
-    if (r != me) requests.push_back(communicator_->send(bytes, r, tag_));
-    else std::memcpy(part(incoming, to, r).data(), bytes.data(), bytes.size());
+    if (r != me)
+      requests.push_back(communicator_->send(bytes, r, tag_));
+    else
+      std::memcpy(part(incoming, to, r).data(), bytes.data(), bytes.size());
   }
   for (const auto& request : requests) request->wait();
   for (std::size_t k = 0; k < to.places.size(); ++k) {

@@ -12,7 +12,8 @@
 #include "tessera/comm/communicator.hpp"
 #include "tessera/partition/splitters.hpp"
 
-namespace tessera {
+namespace tessera
+{
 
 /// Moves values between the caller's atoms (wherever the caller keeps them) and the rows of the shards.
 ///
@@ -22,7 +23,8 @@ namespace tessera {
 /// A rank talks only to ranks with which it shares atoms; its own part is copied. Each exchange sends at most one
 /// message to a rank. The values pass through unchanged, so reverse(forward(x)) == x bit for bit.
 /// All ranks call build(), relabel(), forward() and reverse() together.
-class ReshardPlan {
+class ReshardPlan
+{
  public:
   /// @param keys, ids [num_atoms] of this rank; the atoms that Tessera shall not see are left out by the caller.
   /// @param tag of this plan's messages; two plans in use at one time have different tags.
@@ -34,7 +36,7 @@ class ReshardPlan {
 
   /// Finds the caller's atoms again after it reordered them or moved them to other ranks; shards and rows stay.
   ///
-  /// Through a directory spread over the ranks (hash of the id mod K), so that the caller need not carry anything with its atoms.
+  /// Through a directory spread over the ranks (hash of the id mod K): the caller need carry nothing with its atoms.
   /// @return true on all ranks; or false on all ranks, with the plan unchanged, if an atom was added or lost anywhere.
   /// @throws Error(collective) naming the id if an id occurs twice among all ranks.
   [[nodiscard]] bool relabel(std::span<const std::int64_t> ids);
@@ -97,8 +99,8 @@ class ReshardPlan {
   int tag_;
   std::int64_t num_atoms_ = 0;
   std::vector<std::int64_t> row_ids_;
-  Side outward_;  // the caller's atoms by shard rank
-  Side inward_;   // rows by the rank whose atoms they are
+  Side outward_;                           // the caller's atoms by shard rank
+  Side inward_;                            // rows by the rank whose atoms they are
   std::vector<DirectoryEntry> directory_;  // sorted by id; the ids whose hash mod K is this rank
 };
 

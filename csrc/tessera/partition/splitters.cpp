@@ -8,11 +8,14 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 /// This rank's atoms in the order that is cut, with the weight before each.
-class SortedAtoms {
+class SortedAtoms
+{
  public:
   SortedAtoms(std::span<const Key> keys, std::span<const std::int64_t> ids, std::span<const std::int64_t> weights)
   {
@@ -22,7 +25,8 @@ class SortedAtoms {
     std::vector<std::pair<CurvePlace, std::int64_t>> atoms;
     atoms.reserve(keys.size());
     for (std::size_t k = 0; k < keys.size(); ++k) {
-      TESSERA_REQUIRE(keys[k] < kKeyEnd, "cut: atom {} has the key {}, expected less than {}", ids[k], keys[k], kKeyEnd);
+      TESSERA_REQUIRE(keys[k] < kKeyEnd, "cut: atom {} has the key {}, expected less than {}", ids[k], keys[k],
+                      kKeyEnd);
       TESSERA_REQUIRE(ids[k] >= 0 && ids[k] < std::numeric_limits<std::int64_t>::max(),
                       "cut: expected atom ids of at least 0 and below 2^63 - 1, found {}", ids[k]);
       TESSERA_REQUIRE(weights[k] >= 1, "cut: atom {} has the weight {}, expected at least 1 (count the atom itself)",
@@ -80,7 +84,7 @@ Span span_of(const SortedAtoms& atoms, Communicator& communicator)
 struct Search {
   std::uint64_t low = 0, high = 0;
   std::int64_t target = 0;
-  Key key = 0;                // where the ids are searched
+  Key key = 0;  // where the ids are searched
   bool is_among_ids = false;
   bool is_done = false;
   CurvePlace found;

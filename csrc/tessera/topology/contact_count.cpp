@@ -13,8 +13,10 @@
 #include "tessera/base/error.hpp"
 #include "tessera/search/cell_grid.hpp"
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 constexpr std::int64_t kChunk = 4096;  // atoms that a thread takes at a time
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
@@ -26,8 +28,8 @@ Table empty_table(std::span<const Division> divisions, std::size_t num_cutoffs)
   Table table;
   for (const Division& division : divisions) {
     const std::vector<std::int64_t> zeros(division.num_shards, 0);
-    table.emplace_back(num_cutoffs, Contacts{zeros, zeros, zeros, zeros,
-                                             std::vector<std::vector<int>>(division.num_shards)});
+    table.emplace_back(num_cutoffs,
+                       Contacts{zeros, zeros, zeros, zeros, std::vector<std::vector<int>>(division.num_shards)});
   }
   return table;
 }
@@ -62,12 +64,17 @@ struct SortedAtoms {
 };
 
 /// One thread's counts.
-class Counter {
+class Counter
+{
  public:
   explicit Counter(const SortedAtoms& atoms)
-      : atoms_(atoms), num_divisions_(atoms.divisions.size()), num_cutoffs_(atoms.cutoffs.size()),
-        table(empty_table(atoms.divisions, num_cutoffs_)), num_edges_(num_cutoffs_),
-        num_local_(num_divisions_ * num_cutoffs_), readers_(num_divisions_)
+      : atoms_(atoms),
+        num_divisions_(atoms.divisions.size()),
+        num_cutoffs_(atoms.cutoffs.size()),
+        table(empty_table(atoms.divisions, num_cutoffs_)),
+        num_edges_(num_cutoffs_),
+        num_local_(num_divisions_ * num_cutoffs_),
+        readers_(num_divisions_)
   {
     for (const double cutoff : atoms.cutoffs) cutoffs_sq_.push_back(cutoff * cutoff);
     for (const Division& division : atoms.divisions) nearest_sq_.emplace_back(division.num_shards, kUnseen);
@@ -151,10 +158,10 @@ class Counter {
   std::int64_t cell_ = -1;
   std::vector<CellGrid::Neighborhood> neighborhoods_;  // of cell_
   std::vector<double> cutoffs_sq_;
-  std::vector<std::int64_t> num_edges_;           // [cutoffs] of one atom, by the smallest cutoff that holds the pair
-  std::vector<std::int64_t> num_local_;           // [divisions, cutoffs]
-  std::vector<std::vector<double>> nearest_sq_;   // [divisions][shards] from one atom
-  std::vector<std::vector<int>> readers_;         // [divisions] shards that are not unseen
+  std::vector<std::int64_t> num_edges_;          // [cutoffs] of one atom, by the smallest cutoff that holds the pair
+  std::vector<std::int64_t> num_local_;          // [divisions, cutoffs]
+  std::vector<std::vector<double>> nearest_sq_;  // [divisions][shards] from one atom
+  std::vector<std::vector<int>> readers_;        // [divisions] shards that are not unseen
 };
 
 /// Lets `work(begin, end)` loose on all chunks, one functor a thread, and reports progress meanwhile.
@@ -186,17 +193,17 @@ void work_in_chunks(std::int64_t count, std::vector<std::function<void(std::int6
   }
   std::unique_lock lock(mutex);
   while (!changed.wait_for(lock, kProgressInterval, [&] { return num_running == 0; })) {
+    if (failure || !progress) continue;  // the threads finish their chunks
     lock.unlock();
     std::exception_ptr refusal;
     try {
-      if (progress) progress(static_cast<double>(num_finished) / static_cast<double>(count));
+      progress(static_cast<double>(num_finished) / static_cast<double>(count));
     } catch (...) {  // the user has had enough
       refusal = std::current_exception();
+      next = count;
     }
     lock.lock();
-    if (!refusal) continue;
-    failure = refusal;
-    next = count;
+    if (refusal) failure = refusal;
   }
   lock.unlock();
   for (auto& thread : threads) thread.join();
@@ -207,9 +214,8 @@ void work_in_chunks(std::int64_t count, std::vector<std::function<void(std::int6
 }  // namespace
 
 std::vector<std::vector<Contacts>> count_contacts(std::span<const Vec3> positions, const Box& box,
-                                                  std::span<const Division> divisions,
-                                                  std::span<const double> cutoffs, int num_threads,
-                                                  const Progress& progress)
+                                                  std::span<const Division> divisions, std::span<const double> cutoffs,
+                                                  int num_threads, const Progress& progress)
 {
   TESSERA_REQUIRE(!cutoffs.empty() && cutoffs.front() > 0 && std::is_sorted(cutoffs.begin(), cutoffs.end()),
                   "expected at least one cutoff, all above 0 Å and ascending");

@@ -8,7 +8,8 @@
 
 #include "tessera/base/box.hpp"
 
-namespace tessera {
+namespace tessera
+{
 
 /// One division of all atoms into shards.
 struct Division {

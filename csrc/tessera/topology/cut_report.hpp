@@ -6,13 +6,14 @@
 #include "tessera/partition/curve.hpp"
 #include "tessera/topology/contact_count.hpp"
 
-namespace tessera {
+namespace tessera
+{
 
 /// What the cut of a structure into one number of shards would give each of them.
 struct CutReport {
   int num_shards = 0;
-  std::vector<std::int64_t> owned;      ///< [num_shards] atoms
-  std::vector<Contacts> contacts;       ///< [cutoffs] counted pair by pair
+  std::vector<std::int64_t> owned;  ///< [num_shards] atoms
+  std::vector<Contacts> contacts;   ///< [cutoffs] counted pair by pair
   /// Shards that each filter of the search would ask, itself included, at the largest cutoff: [num_shards]. At least
   /// the true peers (which exclude the shard itself).
   std::vector<int> rank_box_candidates;   ///< one bounding box a shard

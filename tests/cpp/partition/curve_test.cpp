@@ -12,8 +12,10 @@
 #include "tessera/base/error.hpp"
 #include "tessera/comm/virtual.hpp"
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 constexpr CurveKind kKinds[] = {CurveKind::hilbert, CurveKind::morton};
 

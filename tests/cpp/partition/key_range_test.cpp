@@ -10,8 +10,10 @@
 #include "hard_systems.hpp"
 #include "tessera/search/cell_search.hpp"
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 constexpr CurveKind kKinds[] = {CurveKind::hilbert, CurveKind::morton};
 constexpr int kShardCounts[] = {1, 2, 3, 8, 13};
@@ -55,6 +57,22 @@ TEST(KeyRange, the_blocks_of_a_range_hold_its_keys_and_no_others)
   }
   EXPECT_EQ(blocks_of(CurveKind::hilbert, {0, kKeyEnd - 1}, 5).size(), 1U);
   EXPECT_TRUE(blocks_of(CurveKind::hilbert, {1, 0}, 5).empty());
+}
+
+TEST(KeyRange, coarse_blocks_stick_out_of_a_range_but_leave_no_key_out)
+{
+  constexpr int kLevels = 4;
+  constexpr Key kBlock = kKeyEnd >> (3 * kLevels);
+  for (const auto& [lowest, highest] : {std::pair{kBlock + 1, kBlock + 2}, std::pair{kBlock - 1, 9 * kBlock},
+                                        std::pair{5 * kBlock - 7, 70 * kBlock + 3}}) {
+    Key next = lowest - lowest % kBlock;
+    for (const auto& block : blocks_of(CurveKind::hilbert, {lowest, highest}, kLevels)) {
+      ASSERT_EQ(block.first, next);
+      ASSERT_LE(block.levels, kLevels);
+      next += kKeyEnd >> (3 * block.levels);
+    }
+    EXPECT_EQ(next, highest - highest % kBlock + kBlock);
+  }
 }
 
 TEST(KeyRange, no_shard_with_a_neighbor_is_missed)

@@ -11,8 +11,10 @@
 #include "tessera/base/error.hpp"
 #include "tessera/comm/virtual.hpp"
 
-namespace tessera {
-namespace {
+namespace tessera
+{
+namespace
+{
 
 using testing::KeyedSystem;
 using testing::Spread;
@@ -20,7 +22,8 @@ using testing::Spread;
 constexpr int kRankCounts[] = {1, 2, 3, 4, 5, 8};
 
 /// Passes on all-reduces, and counts them.
-class CountingCommunicator final : public Communicator {
+class CountingCommunicator final : public Communicator
+{
  public:
   explicit CountingCommunicator(Communicator& inner) : inner_(inner) {}
   [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
@@ -140,7 +143,8 @@ TEST(Splitters, equal_weights_are_cut_to_within_one_atom)
   for (const auto& system : testing::keyed_systems()) {
     std::mt19937_64 random(6);
     std::vector<std::int64_t> weights;
-    for (std::size_t n = 0; n < system.keys.size(); ++n) weights.push_back(1 + static_cast<std::int64_t>(random() % 300));
+    for (std::size_t n = 0; n < system.keys.size(); ++n)
+      weights.push_back(1 + static_cast<std::int64_t>(random() % 300));
     const auto total = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
     const auto heaviest = weights.empty() ? 0 : *std::max_element(weights.begin(), weights.end());
     for (const int num_ranks : kRankCounts) {
@@ -156,7 +160,8 @@ TEST(Splitters, equal_weights_are_cut_to_within_one_atom)
       std::partial_sum(before.begin(), before.end(), before.begin());
       for (int shard = 1; shard < num_ranks; ++shard) {
         EXPECT_GE(before[shard] * num_ranks, shard * total) << system.name << ", shard " << shard;
-        EXPECT_LT((before[shard] - heaviest) * num_ranks, shard * total + (total == 0)) << system.name << ", shard " << shard;
+        EXPECT_LT((before[shard] - heaviest) * num_ranks, shard * total + (total == 0))
+            << system.name << ", shard " << shard;
       }
       EXPECT_EQ(cut(system, Spread::reversed, num_ranks, &weights).first, splitters.first) << system.name;
     }

@@ -8,7 +8,8 @@
 #include "tessera/comm/communicator.hpp"
 #include "tessera/partition/splitters.hpp"
 
-namespace tessera::testing {
+namespace tessera::testing
+{
 
 /// Atoms as one rank holds them.
 struct HeldAtoms {
@@ -62,10 +63,18 @@ inline HeldAtoms spread(const KeyedSystem& system, Spread how, int rank, int num
   for (std::int64_t n = 0; n < count; ++n) {
     std::int64_t owner = 0;
     switch (how) {
-      case Spread::random: owner = static_cast<std::int64_t>(random() % num_ranks); break;
-      case Spread::reversed: owner = num_ranks - 1 - n * num_ranks / count; break;
-      case Spread::first_rank_only: owner = 0; break;
-      case Spread::last_rank_only: owner = num_ranks - 1; break;
+      case Spread::random:
+        owner = static_cast<std::int64_t>(random() % num_ranks);
+        break;
+      case Spread::reversed:
+        owner = num_ranks - 1 - n * num_ranks / count;
+        break;
+      case Spread::first_rank_only:
+        owner = 0;
+        break;
+      case Spread::last_rank_only:
+        owner = num_ranks - 1;
+        break;
     }
     if (owner == rank) held.add(system.keys[n], n + 1);
   }
