@@ -16,6 +16,7 @@
 #include "neighbor.h"
 #include "tessera/comm/mpi.hpp"
 #include "tessera/engine/option_names.hpp"
+#include "tessera/search/pair_search.hpp"
 #include "update.h"
 #include "utils.h"
 
@@ -23,7 +24,7 @@ using namespace LAMMPS_NS;
 
 namespace {
 
-constexpr const char *kKeywords = "skin, rebuild, recut, curve, balance, peers, overlap, charge, multiplicity, threads";
+constexpr const char *kKeywords = "skin, rebuild, recut, curve, balance, peers, search, overlap, charge, multiplicity, threads";
 
 /// "H, O, K"
 template <typename Items>
@@ -115,6 +116,9 @@ void PairTessera::read_keyword(const std::string &keyword, const char *value)
     options_.balance = tessera::parse_balance(value);
   } else if (keyword == "peers") {
     options_.peers = tessera::parse_peer_scheme(value);
+  } else if (keyword == "search") {
+    (void)tessera::make_pair_search(value);  // refuses an unknown one now
+    options_.search = value;
   } else if (keyword == "overlap") {
     options_.overlap = tessera::parse_yes_no(keyword, value);
   } else if (keyword == "charge") {

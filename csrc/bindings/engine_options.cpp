@@ -28,12 +28,14 @@ EngineOptions read_engine_options(const py::dict& options)
       out.balance = parse_balance(py::cast<std::string>(value));
     } else if (name == "peers") {
       out.peers = parse_peer_scheme(py::cast<std::string>(value));
+    } else if (name == "search") {
+      out.search = py::cast<std::string>(value);
     } else if (name == "overlap") {
       out.overlap = py::cast<bool>(value);
     } else if (name == "threads") {
       out.num_threads = py::cast<int>(value);
     } else {
-      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, overlap or threads, found '" + name + "'");
+      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, search, overlap or threads, found '" + name + "'");
     }
   }
   return out;

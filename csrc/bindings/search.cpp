@@ -59,6 +59,11 @@ void register_search(py::module_& m)
                        "Edges within `cutoff` (Å) as (receiver [E], sender [E], shift [E, 3]); positions [N, 3] in Å, "
                        "cell rows are lattice vectors, num_receivers = -1 stands for all rows.");
   define<&brute_force_search>(m, "brute_force_search", "The same by testing all pairs and images.");
+#ifdef TESSERA_FAISS
+  m.attr("HAS_FAISS") = true;
+#else
+  m.attr("HAS_FAISS") = false;
+#endif
   m.def("index_edges", &index,
         "(receiver_range [N, 2], sender_order [E], sender_range [M, 2]) of edges sorted by receiver.",
         py::arg("receiver"), py::arg("sender"), py::arg("num_receivers"), py::arg("num_rows"));

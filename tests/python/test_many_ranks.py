@@ -10,6 +10,8 @@ import pytest
 from ase import Atoms
 from many_ranks import SYSTEMS, RanksResult, droplet, run_ranks, slab, water_216
 
+from tessera import _C
+
 #: Two decompositions differ only in the order of sums over a few hundred edges, each good to 1e-16.
 ENERGY_RTOL = 1e-10
 FORCE_ATOL = 1e-9  # eV/Å
@@ -56,6 +58,15 @@ def test_many_ranks_give_what_one_rank_gives(first_order: Path, system: str, num
 @pytest.mark.parametrize("system", ["tilted", "droplet in a large box", "all in one corner"])
 def test_every_peer_scheme_finds_all_pairs(first_order: Path, system: str, peers: str) -> None:
     found = run_ranks(first_order, 4, [SYSTEMS[system]()], peers=peers)
+    assert_same(found, on_one_rank(first_order, system))
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_faiss_finds_the_same_pairs(first_order: Path, system: str, num_ranks: int) -> None:
+    if not _C.HAS_FAISS:
+        pytest.skip("built without FAISS: install libfaiss-dev and set TESSERA_CMAKE_ARGS=-DTESSERA_FAISS=ON")
+    found = run_ranks(first_order, num_ranks, [SYSTEMS[system]()], search="faiss")
     assert_same(found, on_one_rank(first_order, system))
 
 

@@ -13,6 +13,7 @@
 #include "tessera/engine/shard.hpp"
 #include "tessera/model/artifact.hpp"
 #include "tessera/model/exchange_set.hpp"
+#include "tessera/search/pair_search.hpp"
 
 namespace tessera {
 
@@ -71,6 +72,7 @@ struct Engine::Impl {
       : artifact(path, engine_options.num_threads),
         options(engine_options),
         communicator(std::move(comm)),
+        search(make_pair_search(options.search)),
         cache(artifact.passport().largest_cutoff(), options.skin, options.rebuild),
         shard(options, communicator)
   {
@@ -79,6 +81,7 @@ struct Engine::Impl {
   Artifact artifact;
   EngineOptions options;
   std::shared_ptr<Communicator> communicator;
+  PairSearch search;
   TopologyCache cache;
   Shard shard;
   std::optional<Epoch> epoch;
@@ -162,7 +165,8 @@ void Engine::Impl::build_epoch(const Box& box)
                              cutoffs.back() + options.skin, &shard.curve(), &shard.splitters(), shard.drift()};
   const Candidates candidates = find_candidates(query, shard.positions(), box, *communicator);
   Epoch next;
-  next.topology = build_topology(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1, *communicator);
+  next.topology = build_topology(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1,
+                                 search, *communicator);
   const Topology& topology = next.topology;
   next.positions = std::make_unique<HaloExchange>(topology.widest().plan, communicator, kPositionTag);
   std::vector<std::unique_ptr<HaloExchange>> features;

@@ -27,6 +27,7 @@ struct EngineOptions {
   CurveKind curve = CurveKind::hilbert;
   Balance balance = Balance::atoms;
   PeerScheme peers = PeerScheme::multi_box;
+  std::string search = "cells";  ///< exact pair search: "cells" or "faiss" (see make_pair_search)
   bool overlap = true;       ///< exchange features while the model computes what needs none of them
   int num_threads = 0;       ///< intra-op threads of the model; 0: leave as they are
 };

@@ -3,7 +3,6 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/plan/build_halo_plan.hpp"
-#include "tessera/search/cell_search.hpp"
 #include "tessera/search/edge_vector.hpp"
 
 namespace tessera {
@@ -69,14 +68,15 @@ NeighborList narrow(const NeighborList& wide, std::span<const Vec3> positions, c
 }  // namespace
 
 Topology build_topology(std::span<const Vec3> positions, const Candidates& candidates, const Box& box,
-                        std::span<const double> cutoffs, double skin, std::int64_t epoch, Communicator& communicator)
+                        std::span<const double> cutoffs, double skin, std::int64_t epoch, const PairSearch& search,
+                        Communicator& communicator)
 {
   TESSERA_REQUIRE(!cutoffs.empty(), "a topology needs at least one cutoff");
   const auto num_owned = static_cast<std::int64_t>(positions.size());
   std::vector<Vec3> extended(positions.begin(), positions.end());
   extended.insert(extended.end(), candidates.positions.begin(), candidates.positions.end());
 
-  NeighborList widest = cell_search(extended, num_owned, box, cutoffs.back() + skin);
+  NeighborList widest = search(extended, num_owned, box, cutoffs.back() + skin);
   const auto halo_of_candidate = number_used_rows(widest.sender, num_owned, candidates.count());
   for (std::int64_t& j : widest.sender) {
     if (j >= num_owned) j = num_owned + halo_of_candidate[j - num_owned];

@@ -10,6 +10,7 @@
 #include "tessera/comm/communicator.hpp"
 #include "tessera/plan/halo_plan.hpp"
 #include "tessera/search/candidates.hpp"
+#include "tessera/search/chunked_search.hpp"
 #include "tessera/search/neighbor_list.hpp"
 
 namespace tessera {
@@ -48,8 +49,9 @@ struct Topology {
 /// several images has one halo row; images of owned atoms are edges whose sender is owned. Halo rows stand by
 /// (owner, row there).
 /// @param cutoffs ascending, Å.
+/// @param search the exact search (level 3).
 [[nodiscard]] Topology build_topology(std::span<const Vec3> positions, const Candidates& candidates, const Box& box,
                                       std::span<const double> cutoffs, double skin, std::int64_t epoch,
-                                      Communicator& communicator);
+                                      const PairSearch& search, Communicator& communicator);
 
 }  // namespace tessera
