@@ -211,7 +211,7 @@ void PairTessera::load_engine()
   if (comm->me != 0) return;
   if (!masses.empty())
     error->warning(FLERR, "pair_style tessera: masses contradict the elements of pair_coeff:" + masses);
-  if (neighbor->exclude)
+  if (neighbor->nex_type + neighbor->nex_group + neighbor->nex_mol > 0)
     error->warning(FLERR, "pair_style tessera ignores neigh_modify exclude: all atoms of its elements interact");
   describe_model();
 }
