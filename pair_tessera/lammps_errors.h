@@ -11,26 +11,27 @@
 #include "lammps.h"
 #include "tessera/base/error.hpp"
 
-namespace LAMMPS_NS {
+namespace LAMMPS_NS
+{
 
 /// Runs `body`; the one place where Tessera's errors become LAMMPS's.
 ///
 /// A collective error, which every rank throws at the same point, ends the run in order (`error->all`). Any other is
 /// known to this rank alone: it aborts all (`error->one`), for the others may be waiting in an exchange.
 template <typename Body>
-void guard(LAMMPS *lmp, Body &&body)
+void guard(LAMMPS* lmp, Body&& body)
 {
   std::string text;
   bool is_collective = false;
   try {
     body();
     return;
-  } catch (const LAMMPSException &) {
+  } catch (const LAMMPSException&) {
     throw;  // LAMMPS's own, already reported
-  } catch (const tessera::Error &problem) {
+  } catch (const tessera::Error& problem) {
     text = std::string("pair_style tessera: ") + problem.what();
     is_collective = problem.reach() == tessera::Reach::collective;
-  } catch (const std::exception &problem) {
+  } catch (const std::exception& problem) {
     text = std::string("pair_style tessera: unexpected failure: ") + problem.what();
   }
   if (is_collective) lmp->error->all(FLERR, text);
@@ -43,7 +44,7 @@ void guard(LAMMPS *lmp, Body &&body)
 
 /// Ends the run unless `condition` holds; every rank must see the same value (input text, global settings).
 template <typename... Args>
-void require(bool condition, std::string_view pattern, const Args &...args)
+void require(bool condition, std::string_view pattern, const Args&... args)
 {
   if (!condition) tessera::fail(tessera::Reach::collective, pattern, args...);
 }

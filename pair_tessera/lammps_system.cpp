@@ -15,7 +15,8 @@
 
 using namespace LAMMPS_NS;
 
-namespace {
+namespace
+{
 
 constexpr double kMassTolerance = 0.1;  // u; data files round, but no two neighbouring elements are this close
 
@@ -49,12 +50,13 @@ tessera::AtomsInput LammpsSystem::read()
 
 tessera::Box LammpsSystem::box() const
 {
-  const tessera::Mat3 cell = {{{domain->xprd, 0, 0}, {domain->xy, domain->yprd, 0}, {domain->xz, domain->yz, domain->zprd}}};
+  const tessera::Mat3 cell = {
+      {{domain->xprd, 0, 0}, {domain->xy, domain->yprd, 0}, {domain->xz, domain->yz, domain->zprd}}};
   return tessera::Box(cell, {domain->boxlo[0], domain->boxlo[1], domain->boxlo[2]},
                       {domain->xperiodic != 0, domain->yperiodic != 0, domain->zperiodic != 0});
 }
 
-void LammpsSystem::add_forces(const std::vector<tessera::Vec3> &forces) const
+void LammpsSystem::add_forces(const std::vector<tessera::Vec3>& forces) const
 {
   const double scale = energy_scale();
   for (std::size_t i = 0; i < forces.size(); ++i)
@@ -66,13 +68,14 @@ double LammpsSystem::energy_scale() const
   if (std::strcmp(update->unit_style, "metal") == 0) return 1.0;
   if (std::strcmp(update->unit_style, "real") == 0)
     return utils::get_conversion_factor(utils::ENERGY, utils::METAL2REAL);
-  tessera::fail(tessera::Reach::collective,
-                "expected units metal (eV, ps) or real (kcal/mol, fs), found units {}; put `units metal` or `units real` "
-                "at the top of the input",
-                update->unit_style);
+  tessera::fail(
+      tessera::Reach::collective,
+      "expected units metal (eV, ps) or real (kcal/mol, fs), found units {}; put `units metal` or `units real` "
+      "at the top of the input",
+      update->unit_style);
 }
 
-std::string LammpsSystem::contradicting_masses(const std::vector<std::string> &elements) const
+std::string LammpsSystem::contradicting_masses(const std::vector<std::string>& elements) const
 {
   // Lightest and heaviest atom of each type over all ranks; with masses per type the two are equal.
   std::vector<double> lightest(atom->ntypes + 1, std::numeric_limits<double>::infinity());
@@ -94,8 +97,8 @@ std::string LammpsSystem::contradicting_masses(const std::vector<std::string> &e
     const double weight = atomic_weight(elements[element]);
     const double found = weight - lightest[type] > heaviest[type] - weight ? lightest[type] : heaviest[type];
     if (weight > 0 && std::abs(found - weight) > kMassTolerance)
-      lines += tessera::format("\n  type {} is mapped to {} (expected {} u), but has mass {} u", type, elements[element],
-                               weight, found);
+      lines += tessera::format("\n  type {} is mapped to {} (expected {} u), but has mass {} u", type,
+                               elements[element], weight, found);
   }
   return lines;
 }

@@ -8,14 +8,16 @@
 #include "pointers.h"
 #include "tessera/engine/engine.hpp"
 
-namespace LAMMPS_NS {
+namespace LAMMPS_NS
+{
 
 /// LAMMPS's atoms and box as the engine wants them, and the engine's forces as LAMMPS wants them.
 ///
 /// The only place that knows the unit style: Å are Å in metal and real, energies are eV in metal and kcal/mol in real.
-class LammpsSystem : protected Pointers {
+class LammpsSystem : protected Pointers
+{
  public:
-  explicit LammpsSystem(LAMMPS *lmp) : Pointers(lmp) {}
+  explicit LammpsSystem(LAMMPS* lmp) : Pointers(lmp) {}
 
   /// Element of each atom type: index into the model's elements, -1 for NULL. [0] stands for no type.
   void set_elements(std::vector<std::int32_t> element_of_type) { element_of_type_ = std::move(element_of_type); }
@@ -24,13 +26,13 @@ class LammpsSystem : protected Pointers {
   [[nodiscard]] tessera::AtomsInput read();
 
   /// Adds forces (eV/Å, in the order of the last read()) to LAMMPS's.
-  void add_forces(const std::vector<tessera::Vec3> &forces) const;
+  void add_forces(const std::vector<tessera::Vec3>& forces) const;
 
   /// LAMMPS's energy unit per eV.
   [[nodiscard]] double energy_scale() const;
 
   /// One line a type whose mass differs from its element's by more than 0.1 u; empty if none. Collective.
-  [[nodiscard]] std::string contradicting_masses(const std::vector<std::string> &elements) const;
+  [[nodiscard]] std::string contradicting_masses(const std::vector<std::string>& elements) const;
 
  private:
   [[nodiscard]] tessera::Box box() const;

@@ -22,16 +22,17 @@
 
 using namespace LAMMPS_NS;
 
-namespace {
+namespace
+{
 
 constexpr const char *kKeywords = "skin, rebuild, recut, curve, balance, peers, search, overlap, charge, multiplicity, threads";
 
 /// "H, O, K"
 template <typename Items>
-std::string listed(const Items &items)
+std::string listed(const Items& items)
 {
   std::string text;
-  for (const auto &item : items) text += tessera::format(text.empty() ? "{}" : ", {}", item);
+  for (const auto& item : items) text += tessera::format(text.empty() ? "{}" : ", {}", item);
   return text;
 }
 
@@ -46,7 +47,7 @@ std::string as_symbol(std::string text)
 }
 
 /// Index of `symbol` among the model's elements.
-std::int32_t find_element(const std::string &symbol, int type, const std::vector<std::string> &elements)
+std::int32_t find_element(const std::string& symbol, int type, const std::vector<std::string>& elements)
 {
   const auto found = std::find(elements.begin(), elements.end(), symbol);
   if (found != elements.end()) return static_cast<std::int32_t>(found - elements.begin());
@@ -60,7 +61,7 @@ std::int32_t find_element(const std::string &symbol, int type, const std::vector
 
 }  // namespace
 
-PairTessera::PairTessera(LAMMPS *lmp) : Pair(lmp), system_(lmp)
+PairTessera::PairTessera(LAMMPS* lmp) : Pair(lmp), system_(lmp)
 {
   single_enable = 0;
   restartinfo = 0;
@@ -79,7 +80,7 @@ PairTessera::~PairTessera()
   memory->destroy(cutsq);
 }
 
-void PairTessera::settings(int num_args, char **args)
+void PairTessera::settings(int num_args, char** args)
 {
   guard(lmp, [&] {
     (void)system_.energy_scale();  // refuses other units before anything else is read
@@ -95,7 +96,7 @@ void PairTessera::settings(int num_args, char **args)
   });
 }
 
-void PairTessera::read_keyword(const std::string &keyword, const char *value)
+void PairTessera::read_keyword(const std::string& keyword, const char* value)
 {
   const auto natural = [&] {
     const long number = utils::bnumeric(FLERR, value, false, lmp);
@@ -155,7 +156,7 @@ void PairTessera::set_pairs()
       setflag[i][j] = is_alone || (element_of_type_[i] >= 0 && element_of_type_[j] >= 0);
 }
 
-void PairTessera::coeff(int num_args, char **args)
+void PairTessera::coeff(int num_args, char** args)
 {
   guard(lmp, [&] {
     allocate();
@@ -164,14 +165,16 @@ void PairTessera::coeff(int num_args, char **args)
   });
 }
 
-void PairTessera::map_types(int num_args, char **args)
+void PairTessera::map_types(int num_args, char** args)
 {
-  require(num_args >= 2 && std::strcmp(args[0], "*") == 0 && std::strcmp(args[1], "*") == 0,
-          "pair_coeff: expected `pair_coeff * * model.pt2 <element of each atom type>`, found `{} {}` instead of `* *`; "
-          "one model serves all types, and NULL leaves a type out",
-          num_args > 0 ? args[0] : "", num_args > 1 ? args[1] : "");
-  require(num_args >= 3, "pair_coeff: expected a model file after `* *`, found the end of the line; `tessera-export` "
-                         "writes it");
+  require(
+      num_args >= 2 && std::strcmp(args[0], "*") == 0 && std::strcmp(args[1], "*") == 0,
+      "pair_coeff: expected `pair_coeff * * model.pt2 <element of each atom type>`, found `{} {}` instead of `* *`; "
+      "one model serves all types, and NULL leaves a type out",
+      num_args > 0 ? args[0] : "", num_args > 1 ? args[1] : "");
+  require(num_args >= 3,
+          "pair_coeff: expected a model file after `* *`, found the end of the line; `tessera-export` "
+          "writes it");
   const std::string found = utils::get_potential_file_path(args[2]);  // also looks in LAMMPS_POTENTIALS
   const std::string file = found.empty() ? args[2] : found;
   tessera::Passport passport = tessera::read_passport(file);
@@ -182,8 +185,7 @@ void PairTessera::map_types(int num_args, char **args)
           atom->ntypes, symbols.size(), symbols.empty() ? "none" : listed(symbols), listed(passport.elements));
   std::vector<std::int32_t> element_of_type(atom->ntypes + 1, -1);
   for (int type = 1; type <= atom->ntypes; ++type)
-    if (symbols[type - 1] != "NULL")
-      element_of_type[type] = find_element(symbols[type - 1], type, passport.elements);
+    if (symbols[type - 1] != "NULL") element_of_type[type] = find_element(symbols[type - 1], type, passport.elements);
 
   engine_.reset();
   model_file_ = file;
@@ -202,12 +204,13 @@ void PairTessera::init_style()
 
 void PairTessera::check_run() const
 {
-  require(!model_file_.empty(), "expected `pair_coeff * * model.pt2 <element of each atom type>` before the run, found "
-                                "no pair_coeff");
+  require(!model_file_.empty(),
+          "expected `pair_coeff * * model.pt2 <element of each atom type>` before the run, found "
+          "no pair_coeff");
   (void)system_.energy_scale();
   require(domain->dimension == 3, "expected dimension 3, found {}; the model is three-dimensional", domain->dimension);
   require(atom->tag_enable != 0, "expected atoms with ids, found none; remove `atom_modify id no`");
-  const auto check_range = [](const char *name, long value, const std::array<long, 2> &range) {
+  const auto check_range = [](const char* name, long value, const std::array<long, 2>& range) {
     require(value >= range[0] && value <= range[1], "expected {} between {} and {} (the model's range), found {}", name,
             range[0], range[1], value);
   };
@@ -221,21 +224,27 @@ void PairTessera::load_engine()
   reported_ = {};
   const std::string masses = system_.contradicting_masses(passport_.elements);
   if (comm->me != 0) return;
-  if (!masses.empty()) error->warning(FLERR, "pair_style tessera: masses contradict the elements of pair_coeff:" + masses);
-  if (neighbor->exclude)
+  if (!masses.empty())
+    error->warning(FLERR, "pair_style tessera: masses contradict the elements of pair_coeff:" + masses);
+  if (neighbor->nex_type + neighbor->nex_group + neighbor->nex_mol > 0)
     error->warning(FLERR, "pair_style tessera ignores neigh_modify exclude: all atoms of its elements interact");
+  describe_model();
+}
+
+void PairTessera::describe_model() const
+{
   std::vector<std::string> types;
   for (int type = 1; type <= atom->ntypes; ++type) {
     const std::int32_t element = element_of_type_[type];
     types.push_back(tessera::format("{}={}", type, element < 0 ? "NULL" : passport_.elements[element]));
   }
-  utils::logmesg(lmp, tessera::format("Tessera {}: model {} ({}, {}), atom types {}\n"
-                                      "Tessera: cutoffs {} A, receptive radius {} A, skin {} A, {}\n",
-                                      passport_.tessera_version, model_file_, passport_.dtype, passport_.device,
-                                      listed(types), listed(passport_.cutoffs), passport_.receptive_radius,
-                                      options_.skin, options_.rebuild > 0
-                                          ? tessera::format("rebuild at least every {} steps", options_.rebuild)
-                                          : std::string("rebuild when an atom has moved half of it")));
+  utils::logmesg(
+      lmp, tessera::format("Tessera {}: model {} ({}, {}), atom types {}\n"
+                           "Tessera: cutoffs {} A, receptive radius {} A, skin {} A, {}\n",
+                           passport_.tessera_version, model_file_, passport_.dtype, passport_.device, listed(types),
+                           listed(passport_.cutoffs), passport_.receptive_radius, options_.skin,
+                           options_.rebuild > 0 ? tessera::format("rebuild at least every {} steps", options_.rebuild)
+                                                : std::string("rebuild when an atom has moved half of it")));
 }
 
 double PairTessera::init_one(int /*type_i*/, int /*type_j*/) { return passport_.largest_cutoff(); }
@@ -248,16 +257,16 @@ void PairTessera::compute(int eflag, int vflag)
     input.wants_atom_virial = vflag_atom != 0;
     input.charge = charge_;
     input.multiplicity = multiplicity_;
-    const tessera::StepResult &result = engine_->compute(input);
+    const tessera::StepResult& result = engine_->compute(input);
     system_.add_forces(result.forces);
     tally(result);
   });
 }
 
-void PairTessera::tally(const tessera::StepResult &result)
+void PairTessera::tally(const tessera::StepResult& result)
 {
   const double scale = system_.energy_scale();
-  const auto add_virial = [scale](double *six, const tessera::Mat3 &w) {  // xx, yy, zz, xy, xz, yz
+  const auto add_virial = [scale](double* six, const tessera::Mat3& w) {  // xx, yy, zz, xy, xz, yz
     for (int k = 0; k < 3; ++k) six[k] += scale * w[k][k];
     six[3] += scale * 0.5 * (w[0][1] + w[1][0]);
     six[4] += scale * 0.5 * (w[0][2] + w[2][0]);

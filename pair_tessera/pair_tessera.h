@@ -10,7 +10,8 @@
 #include "pair.h"
 #include "tessera/engine/engine.hpp"
 
-namespace LAMMPS_NS {
+namespace LAMMPS_NS
+{
 
 /// `pair_style tessera`: a thin adapter between LAMMPS and tessera::Engine, which does all the physics.
 ///
@@ -18,26 +19,28 @@ namespace LAMMPS_NS {
 ///     pair_coeff * * model.pt2 H O ...
 ///
 /// It asks LAMMPS for no neighbour list: the engine has its own.
-class PairTessera : public Pair {
+class PairTessera : public Pair
+{
  public:
-  explicit PairTessera(LAMMPS *lmp);
+  explicit PairTessera(LAMMPS* lmp);
   ~PairTessera() override;
 
-  void settings(int num_args, char **args) override;
-  void coeff(int num_args, char **args) override;
+  void settings(int num_args, char** args) override;
+  void coeff(int num_args, char** args) override;
   void init_style() override;
   double init_one(int type_i, int type_j) override;
   void compute(int eflag, int vflag) override;
   void finish() override;
 
  private:
-  void read_keyword(const std::string &keyword, const char *value);
+  void read_keyword(const std::string& keyword, const char* value);
   void allocate();
-  void map_types(int num_args, char **args);
+  void map_types(int num_args, char** args);
   void set_pairs();
   void check_run() const;
   void load_engine();
-  void tally(const tessera::StepResult &result);
+  void describe_model() const;
+  void tally(const tessera::StepResult& result);
 
   tessera::EngineOptions options_;
   long charge_ = 0;

@@ -70,8 +70,14 @@ def run(script: str, folder: Path, *, ranks: int = 1, environment: dict[str, str
     if ranks > 1:
         command = [str(Path(program()).with_name("mpiexec")), "-n", str(ranks), *command]
     done = subprocess.run(
-        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=TIMEOUT, check=False,
+        command,
+        cwd=folder,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
     )
     dumps = {file.name: file.read_text() for file in folder.glob("*.dump")}
     return Finished(done.returncode, done.stdout, dumps)

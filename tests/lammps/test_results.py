@@ -72,8 +72,9 @@ def test_lammps_agrees_with_ase(tmp_path, atoms, artifact, name, dtype):
     np.testing.assert_allclose(rows[:, 4], reference.get_potential_energies(), rtol=0, atol=atol)
     stress = -done.values("pressure")[0] / BAR_PER_EV_A3
     expected = reference.get_stress(voigt=False)
-    np.testing.assert_allclose(stress * atoms.get_volume(), [expected[k] * atoms.get_volume() for k in VOIGT], rtol=0,
-                               atol=10 * atol)
+    np.testing.assert_allclose(
+        stress * atoms.get_volume(), [expected[k] * atoms.get_volume() for k in VOIGT], rtol=0, atol=10 * atol
+    )
     shares = rows[:, 5:11] / BAR_PER_EV_A3
     expected = voigt_6_to_full_3x3_stress(reference.get_stresses()) * atoms.get_volume()
     np.testing.assert_allclose(shares, np.array([[one[k] for k in VOIGT] for one in expected]), rtol=0, atol=10 * atol)
@@ -114,8 +115,10 @@ def test_forces_are_the_differences_of_the_energy(tmp_path, atoms, demo):
 def change_box(cell) -> str:
     """Carry the atoms along to another cell in LAMMPS's orientation."""
     sides = " ".join(f"{axis} final 0.0 {cell[k, k]:.17g}" for k, axis in enumerate("xyz"))
-    return (f"change_box all {sides} xy final {cell[1, 0]:.17g} xz final {cell[2, 0]:.17g} yz final {cell[2, 1]:.17g} "
-            "remap units box\n")
+    return (
+        f"change_box all {sides} xy final {cell[1, 0]:.17g} xz final {cell[2, 0]:.17g} yz final {cell[2, 1]:.17g} "
+        "remap units box\n"
+    )
 
 
 def test_the_virial_is_the_derivative_by_strain(tmp_path, atoms, demo):

@@ -124,8 +124,11 @@ def test_sorting_and_wrapping_change_nothing(box, demo):
 
 def test_changed_types_are_noticed_without_a_new_neighbour_list(box, demo):
     """`pre no` keeps LAMMPS's lists, so only the adapter can see that atoms changed; no fix, so none moves."""
-    script = start(demo) + "neigh_modify every 1000 delay 1000 check no\n\
+    script = (
+        start(demo)
+        + "neigh_modify every 1000 delay 1000 check no\n\
 run 1\nset atom 1*3 type 2\nset atom 4*6 type 1\nrun 1 pre no\nrun 0\n"
+    )
     energies = [table["PotEng"][-1] for table in thermo(run_well(script, box).text)]
     assert abs(energies[1] - energies[0]) > 1e-3
     assert energies[1] == pytest.approx(energies[2], rel=SAME_ENERGY_RTOL)
@@ -210,9 +213,7 @@ def test_free_and_mixed_boundaries_run(tmp_path, demo):
         free = start(demo, modify=f"boundary {boundary}") + "fix all all nve\nrun 5\n"
         shrunk = thermo(run_well(free, tmp_path).text)[0]
         fixed = boundary.replace("s", "f").replace("m", "f")
-        large = start(demo, modify=f"boundary {fixed}").replace(
-            "pair_style", change_free_axes(fixed) + "pair_style", 1
-        )
+        large = start(demo, modify=f"boundary {fixed}").replace("pair_style", change_free_axes(fixed) + "pair_style", 1)
         expected = thermo(run_well(large + "fix all all nve\nrun 5\n", tmp_path).text)[0]
         np.testing.assert_allclose(shrunk["PotEng"], expected["PotEng"], rtol=SAME_ENERGY_RTOL, err_msg=boundary)
 

@@ -38,8 +38,15 @@ SYSTEMS = {
 SMALL = water((2, 2, 2), seed=5)
 
 
-def write_data(path: Path, atoms: Atoms, types: list[str], *, masses: dict[str, float] | None = None,
-               type_of_atom: list[int] | None = None, tilted: bool | None = None) -> Path:
+def write_data(
+    path: Path,
+    atoms: Atoms,
+    types: list[str],
+    *,
+    masses: dict[str, float] | None = None,
+    type_of_atom: list[int] | None = None,
+    tilted: bool | None = None,
+) -> Path:
     """Write a LAMMPS data file, atom_style atomic; ids are shuffled so that order and id never coincide.
 
     Args:

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <tuple>
 
 #include "tessera/base/error.hpp"
 #include "tessera/search/candidate_selection.hpp"
@@ -75,6 +74,7 @@ PointCloud make_cloud(const WrappedPositions& wrapped, std::int64_t num_receiver
   return cloud;
 }
 
+/// Edges of one chunk, in any order within a receiver: chunked_search() sorts them.
 NeighborList search_chunk(std::span<const Vec3> positions, std::int64_t num_receivers, const Box& box, double cutoff)
 {
   NeighborList list;
@@ -92,19 +92,14 @@ NeighborList search_chunk(std::span<const Vec3> positions, std::int64_t num_rece
   faiss::RangeSearchResult result(num_receivers);
   index.range_search(num_receivers, cloud.queries.data(), static_cast<float>(radius_sq), &result);
 
-  std::vector<std::tuple<std::int64_t, Shift>> partners;
   for (std::int64_t i = 0; i < num_receivers; ++i) {
-    partners.clear();
     for (std::size_t n = result.lims[i]; n < result.lims[i + 1]; ++n) {
       const auto& [j, image] = cloud.images[result.labels[n]];
       Shift shift{};
       for (int k = 0; k < 3; ++k) shift[k] = image[k] + wrapped.wraps[i][k] - wrapped.wraps[j][k];
       if (i == j && shift == Shift{}) continue;
       const Vec3 v = edge_vector(positions[i], positions[j], shift, box);
-      if (dot(v, v) <= cutoff * cutoff) partners.emplace_back(j, shift);
-    }
-    std::sort(partners.begin(), partners.end());
-    for (const auto& [j, shift] : partners) {
+      if (dot(v, v) > cutoff * cutoff) continue;
       list.receiver.push_back(i);
       list.sender.push_back(j);
       list.shift.push_back(shift);

@@ -89,8 +89,10 @@ TEST(HaloExchangeOrder, a_failed_peer_ends_the_wait_with_an_error)
       HaloExchange exchange(plan, comm, 0);
       if (comm->rank() == 1) fail(Reach::rank, "an operator failed");
       std::vector<double> row(1);
-      exchange.start_forward(row.data(), 1, Scalar::float64);
-      seen = failure_of([&] { exchange.wait_forward(row.data()); });
+      seen = failure_of([&] {
+        exchange.start_forward(row.data(), 1, Scalar::float64);
+        exchange.wait_forward(row.data());
+      });
     });
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "an operator failed");
