@@ -5,8 +5,7 @@
 #include <string_view>
 #include <utility>
 
-namespace LAMMPS_NS
-{
+namespace LAMMPS_NS {
 
 /// Standard atomic weights, u (IUPAC, conventional values; elements without one: mass of the longest-lived isotope).
 inline constexpr std::array<std::pair<std::string_view, double>, 118> kAtomicWeights = {{

@@ -11,8 +11,7 @@
 #include "lammps.h"
 #include "tessera/base/error.hpp"
 
-namespace LAMMPS_NS
-{
+namespace LAMMPS_NS {
 
 /// Runs `body`; the one place where Tessera's errors become LAMMPS's.
 ///

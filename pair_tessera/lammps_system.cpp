@@ -15,8 +15,7 @@
 
 using namespace LAMMPS_NS;
 
-namespace
-{
+namespace {
 
 constexpr double kMassTolerance = 0.1;  // u; data files round, but no two neighbouring elements are this close
 

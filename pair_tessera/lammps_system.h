@@ -8,14 +8,12 @@
 #include "pointers.h"
 #include "tessera/engine/engine.hpp"
 
-namespace LAMMPS_NS
-{
+namespace LAMMPS_NS {
 
 /// LAMMPS's atoms and box as the engine wants them, and the engine's forces as LAMMPS wants them.
 ///
 /// The only place that knows the unit style: Å are Å in metal and real, energies are eV in metal and kcal/mol in real.
-class LammpsSystem : protected Pointers
-{
+class LammpsSystem : protected Pointers {
  public:
   explicit LammpsSystem(LAMMPS* lmp) : Pointers(lmp) {}
 

@@ -22,10 +22,10 @@
 
 using namespace LAMMPS_NS;
 
-namespace
-{
+namespace {
 
-constexpr const char *kKeywords = "skin, rebuild, recut, curve, balance, peers, search, overlap, charge, multiplicity, threads";
+constexpr const char* kKeywords =
+    "skin, rebuild, recut, curve, balance, peers, search, overlap, charge, multiplicity, threads";
 
 /// "H, O, K"
 template <typename Items>

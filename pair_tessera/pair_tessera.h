@@ -10,8 +10,7 @@
 #include "pair.h"
 #include "tessera/engine/engine.hpp"
 
-namespace LAMMPS_NS
-{
+namespace LAMMPS_NS {
 
 /// `pair_style tessera`: a thin adapter between LAMMPS and tessera::Engine, which does all the physics.
 ///
@@ -19,8 +18,7 @@ namespace LAMMPS_NS
 ///     pair_coeff * * model.pt2 H O ...
 ///
 /// It asks LAMMPS for no neighbour list: the engine has its own.
-class PairTessera : public Pair
-{
+class PairTessera : public Pair {
  public:
   explicit PairTessera(LAMMPS* lmp);
   ~PairTessera() override;

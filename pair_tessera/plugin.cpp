@@ -8,8 +8,7 @@
 
 using namespace LAMMPS_NS;
 
-namespace
-{
+namespace {
 
 // LAMMPS's documented plugin interface (manual, "Writing plugins"); some installations lack its lammpsplugin.h.
 using PairFactory = void*(void*);

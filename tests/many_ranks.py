@@ -139,7 +139,7 @@ class RanksResult:
 
 def run_ranks(path: Path, num_ranks: int, frames: list[Atoms], *, seed: int = 0, migrate: bool = False,
               **options: object) -> RanksResult:  # fmt: skip
-    """Compute `frames` one after the other on virtual ranks; callers hold random atoms, changed each frame if `migrate`."""
+    """Compute `frames` in turn on virtual ranks; callers hold random atoms, others in each frame if `migrate`."""
     rng = np.random.default_rng(seed)
     first = frames[0]
     elements = {"H": 0, "C": 1, "O": 2}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
 from tessera.checkpoint import load_state
 from tessera.model import E2Former, Graph, ModelConfig, build_graph
 

@@ -27,7 +27,9 @@ VENDOR_RULES = {
     r"pybind11/": r"csrc/bindings/",
     r"faiss/": r"csrc/tessera/search/faiss[^/]*$",
 }
-LAMMPS_HEADERS = r"(pair|atom|comm|domain|error|force|memory|neighbor|update|utils|lammps|pointers|version|fix|modify)\.h"
+LAMMPS_HEADERS = (
+    r"(pair|atom|comm|domain|error|force|memory|neighbor|update|utils|lammps|pointers|version|fix|modify)\.h"
+)
 # Python: a package may import these packages of the project, and no other.
 PYTHON_RULES = {
     "tessera.kernels": {"tessera.kernels", "tessera.model.graph", "tessera.ops"},
@@ -42,7 +44,9 @@ def includes(path: Path) -> list[str]:
 
 def sources() -> list[Path]:
     patterns = ("*.hpp", "*.cpp", "*.h", "*.cu", "*.cuh")
-    return sorted(p for folder in ("csrc", "pair_tessera") for pattern in patterns for p in (ROOT / folder).rglob(pattern))
+    return sorted(
+        p for folder in ("csrc", "pair_tessera") for pattern in patterns for p in (ROOT / folder).rglob(pattern)
+    )
 
 
 def violations(path: str, headers: list[str]) -> list[str]:

@@ -10,8 +10,7 @@
 
 #include "tessera/base/types.hpp"
 
-namespace tessera::bindings
-{
+namespace tessera::bindings {
 
 /// A C-contiguous array; numpy converts (and copies) only what is not.
 template <typename Scalar>

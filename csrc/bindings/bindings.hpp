@@ -3,8 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-namespace tessera
-{
+namespace tessera {
 
 void register_search(pybind11::module_& m);
 void register_model(pybind11::module_& m);

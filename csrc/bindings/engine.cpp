@@ -20,8 +20,8 @@ using bindings::as_vectors;
 using bindings::to_array;
 
 py::dict compute(Engine& engine, const Array<double>& positions, const Array<std::int32_t>& elements,
-                 const Array<std::int64_t>& ids, const Mat3& cell, const std::array<bool, 3>& periodic, bool is_reordered,
-                 bool wants_atom_virial, long charge, long multiplicity)
+                 const Array<std::int64_t>& ids, const Mat3& cell, const std::array<bool, 3>& periodic,
+                 bool is_reordered, bool wants_atom_virial, long charge, long multiplicity)
 {
   AtomsInput atoms;
   atoms.positions = as_vectors(positions, "positions");

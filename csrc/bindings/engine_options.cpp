@@ -35,7 +35,8 @@ EngineOptions read_engine_options(const py::dict& options)
     } else if (name == "threads") {
       out.num_threads = py::cast<int>(value);
     } else {
-      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, search, overlap or threads, found '" + name + "'");
+      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, search, overlap or threads, found '" +
+                           name + "'");
     }
   }
   return out;

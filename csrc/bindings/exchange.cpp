@@ -7,10 +7,8 @@
 
 namespace py = pybind11;
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 using bindings::Array;
 

@@ -5,10 +5,8 @@
 
 namespace py = pybind11;
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 using bindings::Array;
 

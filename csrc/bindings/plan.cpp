@@ -9,10 +9,8 @@
 
 namespace py = pybind11;
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 using bindings::Array;
 using bindings::to_array;

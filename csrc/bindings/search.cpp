@@ -6,10 +6,8 @@
 
 namespace py = pybind11;
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 using bindings::Array;
 using Search = NeighborList (*)(std::span<const Vec3>, std::int64_t, const Box&, double);

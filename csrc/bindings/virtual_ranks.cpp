@@ -20,20 +20,20 @@ using bindings::Array;
 /// Frames of one system and who holds which atom in each; results by atom.
 struct Trajectory {
   std::int64_t num_frames = 0, num_atoms = 0;
-  const Vec3* positions = nullptr;        // [frames, atoms]
-  const Mat3* cells = nullptr;            // [frames]
-  const std::int32_t* owners = nullptr;   // [frames, atoms] the rank whose caller holds the atom
+  const Vec3* positions = nullptr;         // [frames, atoms]
+  const Mat3* cells = nullptr;             // [frames]
+  const std::int32_t* owners = nullptr;    // [frames, atoms] the rank whose caller holds the atom
   const std::int32_t* elements = nullptr;  // [atoms]
   std::array<bool, 3> periodic{};
   long charge = 0;
 
-  std::vector<std::vector<double>> energy;     // [frames][ranks]
-  std::vector<std::vector<Mat3>> virial;       // [frames][ranks]
-  std::vector<Vec3> forces;                    // [frames, atoms]
-  std::vector<double> atom_energies;           // [frames, atoms]
-  std::vector<Mat3> atom_virials;              // [frames, atoms]
-  std::vector<EngineReport> reports;           // [ranks]
-  std::string load;                            // describe_load() of the whole
+  std::vector<std::vector<double>> energy;  // [frames][ranks]
+  std::vector<std::vector<Mat3>> virial;    // [frames][ranks]
+  std::vector<Vec3> forces;                 // [frames, atoms]
+  std::vector<double> atom_energies;        // [frames, atoms]
+  std::vector<Mat3> atom_virials;           // [frames, atoms]
+  std::vector<EngineReport> reports;        // [ranks]
+  std::string load;                         // describe_load() of the whole
 };
 
 void run_frame(Trajectory& all, std::int64_t frame, Engine& engine, int rank)
@@ -96,7 +96,8 @@ py::dict compute_on_virtual_ranks(const std::string& path, int num_ranks, const 
   all.num_atoms = static_cast<std::int64_t>(elements.size());
   if (positions.ndim() != 3 || positions.size() != all.num_frames * all.num_atoms * 3 ||
       owners.size() != all.num_frames * all.num_atoms) {
-    throw py::value_error("expected positions [frames, atoms, 3], owners [frames, atoms], elements [atoms] and one cell a frame");
+    throw py::value_error(
+        "expected positions [frames, atoms, 3], owners [frames, atoms], elements [atoms] and one cell a frame");
   }
   all.positions = reinterpret_cast<const Vec3*>(positions.data());
   all.cells = cells.data();
@@ -128,7 +129,8 @@ void register_virtual_ranks(py::module_& m)
 {
   m.def("compute_on_virtual_ranks", &compute_on_virtual_ranks,
         "Run frames of one system on ranks that are threads of this process; `owners` says which rank's caller holds "
-        "each atom in each frame. Returns shares of energy and virial [frames][ranks], forces, atom energies and atom virials "
+        "each atom in each frame. Returns shares of energy and virial [frames][ranks], forces, atom energies and atom "
+        "virials "
         "by frame and atom, and each rank's report.",
         py::arg("path"), py::arg("num_ranks"), py::arg("positions"), py::arg("owners"), py::arg("elements"),
         py::arg("cells"), py::arg("periodic"), py::arg("charge") = 0);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Report of in.water: speed, energy drift, and the oxygen-oxygen distribution as a plot.
 
-    python report.py output            reads log.nve and water.dump, writes report.png
+python report.py output            reads log.nve and water.dump, writes report.png
 """
 
 from __future__ import annotations

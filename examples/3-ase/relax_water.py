@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Relax a water dimer, then compare its forces with differences of the energy.
 
-    python relax_water.py model.pt2
+python relax_water.py model.pt2
 """
 
 from __future__ import annotations

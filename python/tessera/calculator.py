@@ -101,7 +101,9 @@ class TesseraCalculator(Calculator):
     def _periodic_axes(atoms: Atoms) -> list[bool]:
         for axis, (vector, periodic) in enumerate(zip(atoms.cell, atoms.pbc, strict=True)):
             if periodic and not np.any(vector):
-                msg = f"axis {axis} is periodic but its cell vector is zero: set atoms.cell or atoms.pbc[{axis}] = False"
+                msg = (
+                    f"axis {axis} is periodic but its cell vector is zero: set atoms.cell or atoms.pbc[{axis}] = False"
+                )
                 raise CalculatorSetupError(msg)
         return [bool(periodic) for periodic in atoms.pbc]
 

@@ -48,7 +48,9 @@ run {steps}
 
 def write_box(path: Path) -> None:
     """Choose the 64 molecules that fit a cube of 12.43 Å best and write them as a data file."""
-    water = read(ROOT / "examples" / "2-water" / "water216.data", format="lammps-data", units="metal", atom_style="atomic")
+    water = read(
+        ROOT / "examples" / "2-water" / "water216.data", format="lammps-data", units="metal", atom_style="atomic"
+    )
     positions, types = water.positions, water.arrays["type"]
     length = water.cell[0, 0]
     oxygen = np.flatnonzero(types == 2)
@@ -69,7 +71,7 @@ def read_energy(log: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows = []
     for line in log.read_text().splitlines():
         words = line.split()
-        if len(words) == 5 and words[0].isdigit():  # noqa: PLR2004
+        if len(words) == 5 and words[0].isdigit():
             rows.append([float(word) for word in words])
     table = np.array(rows)
     time = (table[:, 0] - table[0, 0]) * 0.0005
@@ -97,7 +99,7 @@ def main() -> None:
     (arguments.folder / "in.nve").write_text(script)
     bin_folder = Path(sys.executable).parent
     command = [bin_folder / "mpiexec", "-n", str(arguments.ranks), bin_folder / "lmp", "-in", "in.nve"]
-    subprocess.run(command, cwd=arguments.folder, check=True)  # noqa: S603
+    subprocess.run(command, cwd=arguments.folder, check=True)
 
     time, energy, temperature = read_energy(arguments.folder / "log.nve")
     slope, offset = np.polyfit(time, energy, 1)

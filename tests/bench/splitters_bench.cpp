@@ -11,8 +11,7 @@
 #include "tessera/comm/virtual.hpp"
 #include "tessera/partition/splitters.hpp"
 
-namespace
-{
+namespace {
 
 using namespace tessera;
 

@@ -102,10 +102,7 @@ inline HardSystem all_atoms_in_one_corner()
   return system;
 }
 
-inline HardSystem coincident_atoms()
-{
-  return {"coincident_atoms", {{1, 1, 1}, {1, 1, 1}, {3, 1, 1}}, cube(10), 2.5};
-}
+inline HardSystem coincident_atoms() { return {"coincident_atoms", {{1, 1, 1}, {1, 1, 1}, {3, 1, 1}}, cube(10), 2.5}; }
 
 /// Every hard system, small enough for an O(N^2) oracle.
 inline std::vector<HardSystem> hard_systems()

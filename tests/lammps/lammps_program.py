@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tessera.lammps_plugin import plugin_folder
 
 TIMEOUT = 300  # s; the longest script here takes a tenth of it, so reaching it means a hang

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from ase import Atoms
 from lammps_program import plugin, program, run, run_well
+
 from many_ranks import SYSTEMS
 
 #: Sums in another order, in float64.
@@ -76,7 +77,7 @@ def system(name: str) -> Atoms:
 
 def results(text: str, dump: str) -> tuple[np.ndarray, np.ndarray]:
     """Thermo rows [step, temp, pe, etotal, press, pxx, pxy] and forces by frame and id."""
-    rows = [[float(w) for w in line.split()] for block in re.findall(r"^ *Step .*?\n(.*?)^Loop time", text, re.M | re.S)
+    rows = [[float(w) for w in line.split()] for block in re.findall(r"^ *Step .*?\n(.*?)^Loop time", text, re.MULTILINE | re.DOTALL)
             for line in block.splitlines() if re.match(r"\s*\d", line)]  # fmt: skip
     frames = [np.loadtxt(frame.splitlines()[9:], ndmin=2) for frame in dump.split("ITEM: TIMESTEP")[1:]
               for frame in ["ITEM: TIMESTEP" + frame]]  # fmt: skip
@@ -145,13 +146,15 @@ def test_the_load_report_stands_in_the_log(first_order, tmp_path):
     assert re.search(r"Tessera: feature messages a step: 4 min, 4 avg, 4 max", text), "2 stages, forward and back"
 
 
-@pytest.mark.parametrize(("name", "value"), [("curve", "peano"), ("balance", "mass"), ("peers", "all"), ("overlap", "maybe")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("curve", "peano"), ("balance", "mass"), ("peers", "all"), ("overlap", "maybe")]
+)
 def test_a_wrong_choice_is_refused_with_the_choices(first_order, tmp_path, name, value):
     atoms = system("5 atoms")
     write_box(tmp_path, atoms)
     done = run(script(first_order, atoms, options=f"{name} {value}") + "run 0\n", tmp_path, ranks=2)
     assert done.code != 0
-    assert re.search(rf"{name}.*expected .*found '{value}'", done.text, re.S)
+    assert re.search(rf"{name}.*expected .*found '{value}'", done.text, re.DOTALL)
 
 
 def test_partitions_use_their_own_world(first_order, tmp_path):
@@ -163,7 +166,8 @@ def test_partitions_use_their_own_world(first_order, tmp_path):
     mpiexec = Path(program()).with_name("mpiexec")
     subprocess.run(
         [mpiexec, "-n", "4", program(), "-partition", "2x2", "-in", "in.two", "-log", "log.two", "-screen", "none"],
-        cwd=tmp_path, check=True, timeout=120, env={**os.environ, "LAMMPS_PLUGIN_PATH": str(plugin().parent), "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path, check=True, timeout=120,
+        env={**os.environ, "LAMMPS_PLUGIN_PATH": str(plugin().parent), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     for replica in (0, 1):
         rows = results((tmp_path / f"log.two.{replica}").read_text(), "")[0]
@@ -188,8 +192,8 @@ def test_a_killed_rank_ends_the_run_within_ten_seconds(first_order, tmp_path, ho
             assert process.poll() is None, process.stdout.read()
             assert time.monotonic() < deadline, "the run has not reached step 3"
             time.sleep(0.2)
-        found = subprocess.run(["pgrep", "-f", f"lammps/lmp -in in.test"], capture_output=True, text=True, check=True)
-        victims = [int(pid) for pid in found.stdout.split() if os.readlink(f"/proc/{pid}/cwd") == str(tmp_path)]
+        found = subprocess.run(["pgrep", "-f", "lammps/lmp -in in.test"], capture_output=True, text=True, check=True)
+        victims = [int(pid) for pid in found.stdout.split() if Path(f"/proc/{pid}/cwd").readlink() == tmp_path]
         os.kill(victims[-1], how)
         begin = time.monotonic()
         process.wait(timeout=SECONDS_TO_END)

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from ase.stress import voigt_6_to_full_3x3_stress
 from lammps_program import run, run_well
-from tessera import TesseraCalculator
 from water_systems import SYSTEMS, in_atom_order, write_data
+
+from tessera import TesseraCalculator
 
 ENERGY_RTOL = 1e-10  # same engine and edges; only the order of the sums differs
 FORCE_ATOL = 1e-9  # eV/Å, float64: rounding of the model in another row order

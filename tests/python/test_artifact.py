@@ -13,13 +13,12 @@ import pytest
 import tiny_artifact
 import torch
 from small_graph import NUM_OWNED, small_list
-from tessera_export import package
 
 from tessera import _C, ops
 from tessera.kernels import reference
 from tessera.ops import edges as edges_module
 from tessera.ops import halo
-
+from tessera_export import package
 
 #: float64 throughout; the compiled code fuses and reorders a few hundred terms.
 TOLERANCE = 1e-12

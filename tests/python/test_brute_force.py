@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ase import Atoms
 from ase.neighborlist import primitive_neighbor_list
+
 from tessera.search.brute_force import neighbor_list
 
 LENGTH = 1e-10  # Å, roundings of coordinates up to 1e3 Å

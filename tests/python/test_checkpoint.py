@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+
 from oracle_data import ROOT, case_graph, oracle_case, oracle_state
 from tessera.checkpoint import load_checkpoint, load_state
 from tessera.model import energy_and_edge_gradients

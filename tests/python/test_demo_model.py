@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 import torch
+
 from oracle_data import ROOT
 from tessera.checkpoint import load_checkpoint
 from tessera.model import build_graph, energy_and_edge_gradients, forces_and_strain

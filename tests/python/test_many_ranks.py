@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ase import Atoms
-from many_ranks import SYSTEMS, RanksResult, droplet, run_ranks, slab, water_216
 
+from many_ranks import SYSTEMS, RanksResult, droplet, run_ranks, slab, water_216
 from tessera import _C
 
 #: Two decompositions differ only in the order of sums over a few hundred edges, each good to 1e-16.

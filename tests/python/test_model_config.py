@@ -6,6 +6,7 @@ import logging
 
 import pytest
 import yaml
+
 from oracle_data import ROOT
 from tessera.model import ModelConfig
 

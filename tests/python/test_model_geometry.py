@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+
 from tessera.kernels import reference
 from tessera.model import Graph, Stage, build_graph, edge_list
 from tessera.model.geometry import EdgeGeometry, bell_envelope, envelope, radial_basis

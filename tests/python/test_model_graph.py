@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+
 from tessera.model import build_graph, energy_and_edge_gradients, forces_and_strain, with_vectors
 from tessera.testing import pad_graph, random_atoms, random_model, send_through_halo, small_config
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.spatial.transform import Rotation
+
 from tessera.model import build_graph, energy_and_edge_gradients, forces_and_strain
 from tessera.testing import random_atoms, random_model, small_config
 

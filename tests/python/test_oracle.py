@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 import torch
+
 from oracle_data import CASES, FEATURE_CASES, ORACLE, case_graph, oracle_case, oracle_model
 from tessera.kernels import reference
 from tessera.model import energy_and_edge_gradients, forces_and_strain

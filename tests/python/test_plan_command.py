@@ -8,11 +8,12 @@ import ase
 import ase.io
 import numpy as np
 import pytest
+from tiny_artifact import PASSPORT
+
 from tessera import cli
 from tessera.commands import CommandError, plan
 from tessera.commands.plan_load import EDGE_BYTES, NODE_ROWS, ModelSize, plan_ranks
 from tessera.commands.plan_structure import Structure, make_water, read_structure
-from tiny_artifact import PASSPORT
 
 CUTOFFS = (3.1, 5.3)
 RANKS = (1, 5, 16)

@@ -5,6 +5,7 @@ import dataclasses
 
 import pytest
 import torch
+
 from tessera.kernels import reference
 from tessera.model import edge_list
 

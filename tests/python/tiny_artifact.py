@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 from small_graph import NUM_EDGES, NUM_HALO, NUM_OWNED
-from tessera_export.package import compile_package, cpu_capability, cpu_configs
 from torch.export import Dim
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tessera import ops
 from tessera.model.graph import EdgeList
+from tessera_export.package import compile_package, cpu_capability, cpu_configs
 
 HEADS, CHANNELS, CUTOFF = 2, 4, 3.0
 

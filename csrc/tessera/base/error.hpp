@@ -61,7 +61,7 @@ template <typename... Args>
 }  // namespace tessera
 
 /// Checks a condition that a caller can break; failing it is an error of this rank alone.
-#define TESSERA_REQUIRE(condition, ...)                                    \
-  do {                                                                     \
+#define TESSERA_REQUIRE(condition, ...)                                     \
+  do {                                                                      \
     if (!(condition)) ::tessera::fail(::tessera::Reach::rank, __VA_ARGS__); \
   } while (false)

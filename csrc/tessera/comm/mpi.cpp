@@ -29,9 +29,12 @@ constexpr int kAllToAllTag = kLargestMpiTag + 1;
 MPI_Op operation_of(Reduction reduction)
 {
   switch (reduction) {
-    case Reduction::sum: return MPI_SUM;
-    case Reduction::min: return MPI_MIN;
-    case Reduction::max: return MPI_MAX;
+    case Reduction::sum:
+      return MPI_SUM;
+    case Reduction::min:
+      return MPI_MIN;
+    case Reduction::max:
+      return MPI_MAX;
   }
   return MPI_OP_NULL;
 }
@@ -163,8 +166,7 @@ class MpiCommunicator final : public Communicator {
                     "all_to_all: {} sizes of {} bytes in all, expected {} sizes of {} bytes", bytes_to.size(), total,
                     num_ranks_, data.size());
     bytes_from.assign(num_ranks_, 0);
-    TESSERA_MPI_CHECK(
-        MPI_Alltoall(bytes_to.data(), 1, MPI_INT64_T, bytes_from.data(), 1, MPI_INT64_T, comm_));
+    TESSERA_MPI_CHECK(MPI_Alltoall(bytes_to.data(), 1, MPI_INT64_T, bytes_from.data(), 1, MPI_INT64_T, comm_));
 
     // Point to point: most ranks have nothing for each other, and the counts may pass 2^31.
     std::vector<std::byte> received(std::accumulate(bytes_from.begin(), bytes_from.end(), std::int64_t{0}));

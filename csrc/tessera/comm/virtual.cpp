@@ -34,18 +34,27 @@ template <typename T>
 void reduce_into(T& target, T value, Reduction reduction)
 {
   switch (reduction) {
-    case Reduction::sum: target += value; break;
-    case Reduction::min: target = std::min(target, value); break;
-    case Reduction::max: target = std::max(target, value); break;
+    case Reduction::sum:
+      target += value;
+      break;
+    case Reduction::min:
+      target = std::min(target, value);
+      break;
+    case Reduction::max:
+      target = std::max(target, value);
+      break;
   }
 }
 
 const char* name_of(Reduction reduction)
 {
   switch (reduction) {
-    case Reduction::sum: return "all_reduce(sum)";
-    case Reduction::min: return "all_reduce(min)";
-    case Reduction::max: return "all_reduce(max)";
+    case Reduction::sum:
+      return "all_reduce(sum)";
+    case Reduction::min:
+      return "all_reduce(min)";
+    case Reduction::max:
+      return "all_reduce(max)";
   }
   return "all_reduce";
 }
@@ -145,12 +154,14 @@ struct Receiving final : Request {
     {
       std::unique_lock lock(shared->mutex);
       auto& messages = shared->channels[key].messages;
-      shared->wait(lock, to, "receive", [&] { return messages.contains(ticket); },
-                   [&, sender = from](int rank) { return rank == sender; });
+      shared->wait(
+          lock, to, "receive", [&] { return messages.contains(ticket); },
+          [&, sender = from](int rank) { return rank == sender; });
       message = std::move(messages.extract(ticket).mapped());
     }
-    TESSERA_REQUIRE(message.size() == data.size(), "message of tag {} from rank {}: rank {} expected {} bytes, found {}",
-                    tag, from, to, data.size(), message.size());
+    TESSERA_REQUIRE(message.size() == data.size(),
+                    "message of tag {} from rank {}: rank {} expected {} bytes, found {}", tag, from, to, data.size(),
+                    message.size());
     if (!data.empty()) std::memcpy(data.data(), message.data(), data.size());
   }
 
@@ -184,8 +195,8 @@ class VirtualCommunicator final : public Communicator {
     const auto& table = shared_->meet(rank_, {"all_gather", {record.begin(), record.end()}, {}});
     std::vector<std::byte> all;
     for (int r = 0; r < num_ranks(); ++r) {
-      TESSERA_REQUIRE(table[r].data.size() == record.size(), "all_gather: rank {} gave {} bytes, rank {} gave {}", rank_,
-                      record.size(), r, table[r].data.size());
+      TESSERA_REQUIRE(table[r].data.size() == record.size(), "all_gather: rank {} gave {} bytes, rank {} gave {}",
+                      rank_, record.size(), r, table[r].data.size());
       all.insert(all.end(), table[r].data.begin(), table[r].data.end());
     }
     return all;
@@ -200,8 +211,8 @@ class VirtualCommunicator final : public Communicator {
     TESSERA_REQUIRE(static_cast<int>(bytes_to.size()) == num_ranks() && total == static_cast<std::int64_t>(data.size()),
                     "all_to_all: {} sizes of {} bytes in all, expected {} sizes of {} bytes", bytes_to.size(), total,
                     num_ranks(), data.size());
-    const auto& table = shared_->meet(
-        rank_, {"all_to_all", {data.begin(), data.end()}, {bytes_to.begin(), bytes_to.end()}});
+    const auto& table =
+        shared_->meet(rank_, {"all_to_all", {data.begin(), data.end()}, {bytes_to.begin(), bytes_to.end()}});
     std::vector<std::byte> received;
     bytes_from.assign(num_ranks(), 0);
     for (int r = 0; r < num_ranks(); ++r) {
@@ -256,8 +267,10 @@ class VirtualCommunicator final : public Communicator {
       for (std::size_t k = 0; k < values.size(); ++k) {
         T value;
         std::memcpy(&value, table[r].data.data() + k * sizeof(T), sizeof(T));
-        if (r == 0) values[k] = value;
-        else reduce_into(values[k], value, reduction);
+        if (r == 0)
+          values[k] = value;
+        else
+          reduce_into(values[k], value, reduction);
       }
     }
   }

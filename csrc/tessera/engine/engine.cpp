@@ -161,12 +161,12 @@ void Engine::Impl::build_epoch(const Box& box)
 {
   const Stopwatch watch(report.search_seconds);
   const auto& cutoffs = artifact.passport().cutoffs;
-  const CandidateQuery query{options.peers,   8,
-                             cutoffs.back() + options.skin, &shard.curve(), &shard.splitters(), shard.drift()};
+  const CandidateQuery query{options.peers, 8, cutoffs.back() + options.skin, &shard.curve(), &shard.splitters(),
+                             shard.drift()};
   const Candidates candidates = find_candidates(query, shard.positions(), box, *communicator);
   Epoch next;
-  next.topology = build_topology(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1,
-                                 search, *communicator);
+  next.topology = build_topology(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1, search,
+                                 *communicator);
   const Topology& topology = next.topology;
   next.positions = std::make_unique<HaloExchange>(topology.widest().plan, communicator, kPositionTag);
   std::vector<std::unique_ptr<HaloExchange>> features;

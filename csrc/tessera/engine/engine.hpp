@@ -28,29 +28,29 @@ struct EngineOptions {
   Balance balance = Balance::atoms;
   PeerScheme peers = PeerScheme::multi_box;
   std::string search = "cells";  ///< exact pair search: "cells" or "faiss" (see make_pair_search)
-  bool overlap = true;       ///< exchange features while the model computes what needs none of them
-  int num_threads = 0;       ///< intra-op threads of the model; 0: leave as they are
+  bool overlap = true;           ///< exchange features while the model computes what needs none of them
+  int num_threads = 0;           ///< intra-op threads of the model; 0: leave as they are
 };
 
 /// The atoms that this rank's caller holds (a LAMMPS brick, or all of them), in the caller's order.
 struct AtomsInput {
-  std::span<const Vec3> positions;          ///< Å, unwrapped (continuous in time)
-  std::span<const std::int32_t> elements;   ///< index into the passport's elements; -1: Tessera does not see this atom
-  std::span<const std::int64_t> ids;        ///< unique over all ranks, > 0
-  Box box;                                  ///< the same on all ranks
-  bool is_reordered = false;  ///< this caller's order or set of atoms, or an element, changed since the last call
-  bool wants_atom_virial = false;           ///< the same on all ranks
-  long charge = 0;            ///< total, e
+  std::span<const Vec3> positions;         ///< Å, unwrapped (continuous in time)
+  std::span<const std::int32_t> elements;  ///< index into the passport's elements; -1: Tessera does not see this atom
+  std::span<const std::int64_t> ids;       ///< unique over all ranks, > 0
+  Box box;                                 ///< the same on all ranks
+  bool is_reordered = false;       ///< this caller's order or set of atoms, or an element, changed since the last call
+  bool wants_atom_virial = false;  ///< the same on all ranks
+  long charge = 0;                 ///< total, e
   long multiplicity = 1;
 };
 
 /// In the caller's order. The scalars are this rank's share: their sum over ranks is the system's value.
 struct StepResult {
-  double energy = 0;                   ///< eV
-  Mat3 virial{};                       ///< eV, -dE/dstrain (LAMMPS's sign: positive pushes outwards)
-  std::vector<Vec3> forces;            ///< eV/Å
-  std::vector<double> atom_energies;   ///< eV
-  std::vector<Mat3> atom_virials;      ///< eV, -sum v (x) g, half of each edge to either end; if wanted
+  double energy = 0;                  ///< eV
+  Mat3 virial{};                      ///< eV, -dE/dstrain (LAMMPS's sign: positive pushes outwards)
+  std::vector<Vec3> forces;           ///< eV/Å
+  std::vector<double> atom_energies;  ///< eV
+  std::vector<Mat3> atom_virials;     ///< eV, -sum v (x) g, half of each edge to either end; if wanted
 };
 
 /// Counts and times of one rank since the engine was made; differences of two reports describe a run.
@@ -59,8 +59,8 @@ struct EngineReport {
   std::array<std::int64_t, kNumRebuildCauses> rebuilds{};  ///< by RebuildCause
   std::int64_t cuts = 0;
   std::int64_t num_owned = 0, num_halo = 0, num_edges = 0, num_peers = 0;  ///< of the last step
-  std::int64_t messages = 0, bytes = 0;                ///< features, sent
-  std::int64_t position_messages = 0;                  ///< halo positions and forces, sent
+  std::int64_t messages = 0, bytes = 0;                                    ///< features, sent
+  std::int64_t position_messages = 0;                                      ///< halo positions and forces, sent
   double reshard_seconds = 0, search_seconds = 0, wait_seconds = 0, model_seconds = 0, total_seconds = 0;
 
   [[nodiscard]] std::int64_t num_rebuilds() const;

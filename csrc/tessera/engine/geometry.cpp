@@ -30,9 +30,10 @@ ActiveEdges find_active_edges(const TopologyList& list, std::span<const Vec3> po
     const Vec3 v = edge_vector(positions[i], positions[row], pairs.shift[e], box);
     const double distance_sq = dot(v, v);
     if (distance_sq > cutoff_sq) continue;
-    TESSERA_REQUIRE(distance_sq >= kCoincident * kCoincident,
-                    "two atoms at ({}, {}, {}) Å are {} Å apart; the model needs at least {} Å: remove overlapping atoms",
-                    positions[i][0], positions[i][1], positions[i][2], std::sqrt(distance_sq), kCoincident);
+    TESSERA_REQUIRE(
+        distance_sq >= kCoincident * kCoincident,
+        "two atoms at ({}, {}, {}) Å are {} Å apart; the model needs at least {} Å: remove overlapping atoms",
+        positions[i][0], positions[i][1], positions[i][2], std::sqrt(distance_sq), kCoincident);
     active.receiver.push_back(i);
     active.sender.push_back(list.own_row(row));
     active.row.push_back(row);

@@ -17,7 +17,10 @@ constexpr double kDriftLimit = 2.0;
 }  // namespace
 
 Shard::Shard(const EngineOptions& options, std::shared_ptr<Communicator> communicator)
-    : curve_kind_(options.curve), recut_(options.recut), drift_limit_(kDriftLimit), communicator_(std::move(communicator))
+    : curve_kind_(options.curve),
+      recut_(options.recut),
+      drift_limit_(kDriftLimit),
+      communicator_(std::move(communicator))
 {
 }
 

@@ -12,10 +12,8 @@
 #include "tessera/model/operator_support.hpp"
 #include "tessera/model/package_lock.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 constexpr std::int64_t kLeastExtent = 2;   // compiled code takes extents 0 and 1 for constants
 constexpr double kPaddingDistance = 1000;  // in cutoffs: no envelope reaches that far

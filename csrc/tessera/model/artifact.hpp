@@ -30,8 +30,8 @@ struct ModelInput {
 };
 
 struct ModelOutput {
-  std::vector<double> atom_energies;               ///< [num_owned], eV, reference energies included
-  std::vector<std::vector<Vec3>> edge_gradients;   ///< per list [num_edges], dE/d(edge vector), eV/Å
+  std::vector<double> atom_energies;              ///< [num_owned], eV, reference energies included
+  std::vector<std::vector<Vec3>> edge_gradients;  ///< per list [num_edges], dE/d(edge vector), eV/Å
 };
 
 /// A loaded artifact: pads the inputs (ARCHITECTURE.md, Inputs), runs, strips the padding.

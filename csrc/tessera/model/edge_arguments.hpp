@@ -3,8 +3,7 @@
 
 #include "tessera/model/operator_support.hpp"
 
-namespace tessera::operators
-{
+namespace tessera::operators {
 
 /// The index arrays of one list as the kernels read them; made and checked by edge_arrays().
 struct EdgeArrays {

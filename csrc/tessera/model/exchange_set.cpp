@@ -6,10 +6,8 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 /// Compiled code carries numbers, not pointers: this is where a handle turns back into its set.
 struct Registry {

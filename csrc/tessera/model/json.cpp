@@ -5,15 +5,12 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 constexpr int kDeepest = 64;  // nesting beyond this is no passport, and would exhaust the stack
 
-class Parser
-{
+class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
 

@@ -7,8 +7,7 @@
 #include <variant>
 #include <vector>
 
-namespace tessera
-{
+namespace tessera {
 
 /// One value of a JSON text (RFC 8259); numbers are doubles.
 ///

@@ -5,10 +5,8 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera::operators
-{
-namespace
-{
+namespace tessera::operators {
+namespace {
 
 thread_local std::string last_error;
 

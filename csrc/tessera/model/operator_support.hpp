@@ -18,8 +18,7 @@
 /// A kernel body: inlined into each version of its caller, so that it takes that version's instructions.
 #define TESSERA_KERNEL inline __attribute__((always_inline))
 
-namespace tessera::operators
-{
+namespace tessera::operators {
 
 /// Stands for an extent that may have any value.
 inline constexpr std::int64_t kAny = -1;

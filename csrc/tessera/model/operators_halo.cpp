@@ -16,10 +16,8 @@
 #include "tessera/model/exchange_set.hpp"
 #include "tessera/model/operator_support.hpp"
 
-namespace tessera::operators
-{
-namespace
-{
+namespace tessera::operators {
+namespace {
 
 /// The exchange that `plan` names, nullptr for handle 0; checks its rows against the padded extents.
 HaloExchange* find_exchange(const char* op, const at::Tensor& plan, std::int64_t list, std::int64_t num_owned,

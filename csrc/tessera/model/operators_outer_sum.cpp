@@ -12,10 +12,8 @@
 #include "tessera/base/error.hpp"
 #include "tessera/model/operator_support.hpp"
 
-namespace tessera::operators
-{
-namespace
-{
+namespace tessera::operators {
+namespace {
 
 /// The three arrays of the trilinear form sum_e sum_r sum_c harmonics . radial . features; a kernel reads two and
 /// writes the third, or reads all.

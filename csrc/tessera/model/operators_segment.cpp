@@ -9,10 +9,8 @@
 #include "tessera/base/error.hpp"
 #include "tessera/model/operator_support.hpp"
 
-namespace tessera::operators
-{
-namespace
-{
+namespace tessera::operators {
+namespace {
 
 template <typename Real>
 struct Segments {

@@ -8,10 +8,8 @@
 
 #include "tessera/model/edge_arguments.hpp"
 
-namespace tessera::operators
-{
-namespace
-{
+namespace tessera::operators {
+namespace {
 
 template <typename Real>
 struct WeightedSum {

@@ -3,8 +3,7 @@
 
 #include <mutex>
 
-namespace tessera
-{
+namespace tessera {
 
 /// Held while libtorch opens a package: its reader keeps the parsed metadata in a static variable, so that two
 /// threads (virtual ranks) that open packages at once would race.

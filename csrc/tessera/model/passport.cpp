@@ -14,10 +14,8 @@
 #include "tessera/model/json.hpp"
 #include "tessera/model/package_lock.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 constexpr int kFormat = 1;
 constexpr const char* kExport = "tessera-export model.pt -o model.pt2";
@@ -93,8 +91,7 @@ std::string stored_json(const std::string& path)
 }
 
 /// Typed access to the keys of the passport; each miss names the key, the file and the way out.
-class Fields
-{
+class Fields {
  public:
   Fields(const std::string& path, const Json& json) : path_(path)
   {

@@ -14,7 +14,7 @@ struct Passport {
   std::vector<double> cutoffs;  ///< Å, one a list
   std::string dtype;            ///< "float32" or "float64"
   std::string matmul;
-  std::string device;           ///< "cpu" or "cuda"
+  std::string device;  ///< "cpu" or "cuda"
   std::string device_capability;
   std::string torch_version;
   std::string tessera_version;
@@ -23,7 +23,7 @@ struct Passport {
   std::array<long, 2> charge_range{};        ///< inclusive
   std::array<long, 2> multiplicity_range{};  ///< inclusive
   int num_layers = 0;
-  int num_messages = 0;  ///< halo exchanges of one forward pass
+  int num_messages = 0;         ///< halo exchanges of one forward pass
   double receptive_radius = 0;  ///< Å
   std::string json;             ///< the whole passport as stored
 

@@ -7,10 +7,8 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 constexpr std::uint32_t kCellsPerAxis = 1U << kCurveLevels;
 

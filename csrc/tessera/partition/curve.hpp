@@ -9,8 +9,7 @@
 #include "tessera/base/box.hpp"
 #include "tessera/comm/communicator.hpp"
 
-namespace tessera
-{
+namespace tessera {
 
 enum class CurveKind { hilbert, morton };
 
@@ -47,8 +46,7 @@ struct CurveExtent {
 ///
 /// Periodic axes are wrapped into [0, 1); the others are scaled to the extent, beyond which an atom belongs to the
 /// outermost cell. Equal coordinates give equal keys on all ranks.
-class Curve
-{
+class Curve {
  public:
   Curve(CurveKind kind, const Box& box, const CurveExtent& extent);
 

@@ -5,10 +5,8 @@
 #include <cmath>
 #include <limits>
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 /// Finest cells, as a part of the reach: what a shard's outline is rounded up to.
 constexpr double kFinestPart = 1.0 / 64;
@@ -16,8 +14,7 @@ constexpr double kFinestPart = 1.0 / 64;
 constexpr double kRounding = 1e-9;
 
 /// Finds the shards whose cells come near a given cell, from the root of the octree down.
-class ShardFinder
-{
+class ShardFinder {
  public:
   ShardFinder(const Splitters& splitters, const Curve& curve, const Vec3& reach, int max_levels)
       : splitters_(splitters), curve_(curve), reach_(reach), max_levels_(max_levels), is_found_(splitters.num_shards())

@@ -6,8 +6,7 @@
 #include "tessera/partition/curve.hpp"
 #include "tessera/partition/splitters.hpp"
 
-namespace tessera
-{
+namespace tessera {
 
 /// A cube of the curve's grid: cell `cell` among 2^levels an axis.
 struct KeyBlock {

@@ -6,10 +6,8 @@
 #include <cstring>
 #include <numeric>
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 /// Records of a trivially copyable type, packed in rank order.
 template <typename Record>

@@ -12,8 +12,7 @@
 #include "tessera/comm/communicator.hpp"
 #include "tessera/partition/splitters.hpp"
 
-namespace tessera
-{
+namespace tessera {
 
 /// Moves values between the caller's atoms (wherever the caller keeps them) and the rows of the shards.
 ///
@@ -23,8 +22,7 @@ namespace tessera
 /// A rank talks only to ranks with which it shares atoms; its own part is copied. Each exchange sends at most one
 /// message to a rank. The values pass through unchanged, so reverse(forward(x)) == x bit for bit.
 /// All ranks call build(), relabel(), forward() and reverse() together.
-class ReshardPlan
-{
+class ReshardPlan {
  public:
   /// @param keys, ids [num_atoms] of this rank; the atoms that Tessera shall not see are left out by the caller.
   /// @param tag of this plan's messages; two plans in use at one time have different tags.

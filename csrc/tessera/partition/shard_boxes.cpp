@@ -3,10 +3,8 @@
 
 #include <algorithm>
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 /// Covers the rounding of unit positions and of the reach.
 constexpr double kRounding = 1e-9;

@@ -7,8 +7,7 @@
 
 #include "tessera/base/types.hpp"
 
-namespace tessera
-{
+namespace tessera {
 
 /// A box along the axes of a curve's unit cube.
 struct UnitBox {

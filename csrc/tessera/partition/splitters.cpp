@@ -8,14 +8,11 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 /// This rank's atoms in the order that is cut, with the weight before each.
-class SortedAtoms
-{
+class SortedAtoms {
  public:
   SortedAtoms(std::span<const Key> keys, std::span<const std::int64_t> ids, std::span<const std::int64_t> weights)
   {

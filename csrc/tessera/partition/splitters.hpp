@@ -9,8 +9,7 @@
 #include "tessera/comm/communicator.hpp"
 #include "tessera/partition/curve.hpp"
 
-namespace tessera
-{
+namespace tessera {
 
 /// An atom's place in the order that is cut: along the curve, equal keys by id.
 struct CurvePlace {

@@ -15,9 +15,12 @@ enum class Direction { none, forward, reverse };
 const char* name_of(Direction direction)
 {
   switch (direction) {
-    case Direction::none: return "no exchange";
-    case Direction::forward: return "a forward exchange";
-    case Direction::reverse: return "a reverse exchange";
+    case Direction::none:
+      return "no exchange";
+    case Direction::forward:
+      return "a forward exchange";
+    case Direction::reverse:
+      return "a reverse exchange";
   }
   return "";
 }

@@ -10,8 +10,9 @@ void HaloPlan::validate() const
   std::int64_t next = 0;
   int previous_rank = -1;
   for (const HaloPeer& peer : peers) {
-    TESSERA_REQUIRE(peer.rank > previous_rank, "halo plan of epoch {}: peer {} follows peer {}, expected ascending ranks",
-                    epoch, peer.rank, previous_rank);
+    TESSERA_REQUIRE(peer.rank > previous_rank,
+                    "halo plan of epoch {}: peer {} follows peer {}, expected ascending ranks", epoch, peer.rank,
+                    previous_rank);
     previous_rank = peer.rank;
     TESSERA_REQUIRE(peer.num_receive >= 0 && peer.first_halo == next,
                     "halo plan of epoch {}: the {} rows of peer {} start at {}, expected {}", epoch, peer.num_receive,

@@ -21,7 +21,7 @@ struct CandidateContext {
   const CandidateQuery& query;
   std::span<const Vec3> positions;  ///< owned, as given
   const Box& box;
-  WrappedPositions wrapped;         ///< of the owned positions
+  WrappedPositions wrapped;  ///< of the owned positions
   Communicator& communicator;
 };
 

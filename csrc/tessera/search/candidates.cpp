@@ -28,11 +28,16 @@ struct CandidateRecord {
 Selection select(const CandidateContext& context)
 {
   switch (context.query.scheme) {
-    case PeerScheme::multi_box: return select_by_boxes(context, context.query.boxes_per_rank);
-    case PeerScheme::rank_box: return select_by_boxes(context, 1);
-    case PeerScheme::key_range: return select_by_keys(context);
-    case PeerScheme::all_gather: return select_all(context);
-    case PeerScheme::spatial_bin: return select_by_bins(context);
+    case PeerScheme::multi_box:
+      return select_by_boxes(context, context.query.boxes_per_rank);
+    case PeerScheme::rank_box:
+      return select_by_boxes(context, 1);
+    case PeerScheme::key_range:
+      return select_by_keys(context);
+    case PeerScheme::all_gather:
+      return select_all(context);
+    case PeerScheme::spatial_bin:
+      return select_by_bins(context);
   }
   fail(Reach::rank, "unknown peer scheme {}", static_cast<int>(context.query.scheme));
 }
@@ -71,7 +76,8 @@ PeerScheme parse_peer_scheme(std::string_view name)
   for (const auto& [known, scheme] : kSchemes) {
     if (known == name) return scheme;
   }
-  fail(Reach::collective, "peers: expected multi-box, rank-box, key-range, all-gather or spatial-bin, found '{}'", name);
+  fail(Reach::collective, "peers: expected multi-box, rank-box, key-range, all-gather or spatial-bin, found '{}'",
+       name);
 }
 
 Candidates find_candidates(const CandidateQuery& query, std::span<const Vec3> positions, const Box& box,

@@ -27,10 +27,10 @@ enum class PeerScheme {
 
 /// Other shards' atoms that may lie within `reach` of this shard's, each once whatever the number of its images.
 struct Candidates {
-  std::vector<Vec3> positions;      ///< Å, as their owners hold them (not wrapped)
-  std::vector<std::int32_t> rank;   ///< owner, ascending
-  std::vector<std::int64_t> row;    ///< row at the owner, ascending within a rank
-  std::int64_t num_peers = 0;       ///< ranks that sent any
+  std::vector<Vec3> positions;     ///< Å, as their owners hold them (not wrapped)
+  std::vector<std::int32_t> rank;  ///< owner, ascending
+  std::vector<std::int64_t> row;   ///< row at the owner, ascending within a rank
+  std::int64_t num_peers = 0;      ///< ranks that sent any
   [[nodiscard]] std::int64_t count() const noexcept { return static_cast<std::int64_t>(row.size()); }
 };
 

@@ -46,7 +46,8 @@ CellGrid::Coordinate CellGrid::coordinate_of(const Vec3& fraction) const
 {
   Coordinate c{};
   for (int k = 0; k < 3; ++k) {
-    const double cell = std::clamp(std::floor(fraction[k] * axes_[k].cells_per_fraction), -kFurthestCell, kFurthestCell);
+    const double cell =
+        std::clamp(std::floor(fraction[k] * axes_[k].cells_per_fraction), -kFurthestCell, kFurthestCell);
     c[k] = static_cast<std::int64_t>(cell);
     if (axes_[k].periodic) c[k] = std::clamp<std::int64_t>(c[k], 0, axes_[k].num_cells - 1);
   }

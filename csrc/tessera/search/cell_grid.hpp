@@ -45,9 +45,9 @@ class CellGrid {
   using Coordinate = std::array<std::int64_t, 3>;
   struct Axis {
     bool periodic = false;
-    std::int64_t num_cells = 1;    // of a periodic axis
+    std::int64_t num_cells = 1;  // of a periodic axis
     double cells_per_fraction = 1;
-    std::int64_t num_layers = 1;   // cells to look at on either side
+    std::int64_t num_layers = 1;  // cells to look at on either side
   };
 
   void lay_axes();
@@ -58,14 +58,14 @@ class CellGrid {
   Box box_;
   double reach_ = 0;
   std::array<Axis, 3> axes_{};
-  std::vector<Shift> wrap_;               // [atoms] position = wrapped + wrap . cell
-  std::vector<std::int64_t> cell_of_;     // [atoms]
-  std::vector<std::int64_t> place_;       // [atoms] place of a row in rows_
-  std::vector<std::int64_t> rows_;        // [atoms] by cell
-  std::vector<Vec3> wrapped_;             // [atoms] by cell
-  std::vector<std::int64_t> first_;       // [cells + 1] into rows_
-  std::vector<Coordinate> coordinates_;   // [cells]
-  std::vector<std::int64_t> table_;       // open addressing: cell, or -1
+  std::vector<Shift> wrap_;              // [atoms] position = wrapped + wrap . cell
+  std::vector<std::int64_t> cell_of_;    // [atoms]
+  std::vector<std::int64_t> place_;      // [atoms] place of a row in rows_
+  std::vector<std::int64_t> rows_;       // [atoms] by cell
+  std::vector<Vec3> wrapped_;            // [atoms] by cell
+  std::vector<std::int64_t> first_;      // [cells + 1] into rows_
+  std::vector<Coordinate> coordinates_;  // [cells]
+  std::vector<std::int64_t> table_;      // open addressing: cell, or -1
 };
 
 }  // namespace tessera

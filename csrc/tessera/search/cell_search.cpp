@@ -15,10 +15,7 @@ namespace {
 struct Partner {
   std::int64_t sender = 0;
   Shift shift{};
-  bool operator<(const Partner& other) const
-  {
-    return std::tie(sender, shift) < std::tie(other.sender, other.shift);
-  }
+  bool operator<(const Partner& other) const { return std::tie(sender, shift) < std::tie(other.sender, other.shift); }
 };
 
 /// Appends the senders of one receiver. Wrapped positions decide cheaply and generously, edge_vector() exactly.

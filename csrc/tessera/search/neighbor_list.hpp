@@ -17,9 +17,9 @@ namespace tessera {
 struct NeighborList {
   double cutoff = 0;  ///< Å, what the list is complete for (skin included where there is one)
   std::int64_t num_receivers = 0;
-  std::vector<std::int64_t> receiver;      ///< [num_edges]
-  std::vector<std::int64_t> sender;        ///< [num_edges]
-  std::vector<Shift> shift;                ///< [num_edges]
+  std::vector<std::int64_t> receiver;  ///< [num_edges]
+  std::vector<std::int64_t> sender;    ///< [num_edges]
+  std::vector<Shift> shift;            ///< [num_edges]
 
   [[nodiscard]] std::int64_t num_edges() const noexcept { return static_cast<std::int64_t>(receiver.size()); }
 };

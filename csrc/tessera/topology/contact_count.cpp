@@ -13,10 +13,8 @@
 #include "tessera/base/error.hpp"
 #include "tessera/search/cell_grid.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 constexpr std::int64_t kChunk = 4096;  // atoms that a thread takes at a time
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
@@ -64,8 +62,7 @@ struct SortedAtoms {
 };
 
 /// One thread's counts.
-class Counter
-{
+class Counter {
  public:
   explicit Counter(const SortedAtoms& atoms)
       : atoms_(atoms),

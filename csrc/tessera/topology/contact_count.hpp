@@ -8,8 +8,7 @@
 
 #include "tessera/base/box.hpp"
 
-namespace tessera
-{
+namespace tessera {
 
 /// One division of all atoms into shards.
 struct Division {

@@ -10,10 +10,8 @@
 #include "tessera/partition/shard_boxes.hpp"
 #include "tessera/partition/splitters.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 /// Positions in the unit cube, in curve order, one stretch a shard.
 struct CurveOrder {

@@ -6,8 +6,7 @@
 #include "tessera/partition/curve.hpp"
 #include "tessera/topology/contact_count.hpp"
 
-namespace tessera
-{
+namespace tessera {
 
 /// What the cut of a structure into one number of shards would give each of them.
 struct CutReport {

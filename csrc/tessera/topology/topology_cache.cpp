@@ -5,8 +5,8 @@
 #include <array>
 #include <cmath>
 
-#include "tessera/base/error.hpp"
 #include "tessera/base/deformation.hpp"
+#include "tessera/base/error.hpp"
 
 namespace tessera {
 namespace {

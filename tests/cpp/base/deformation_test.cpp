@@ -12,8 +12,8 @@ namespace {
 
 using testing::cube;
 
-constexpr double kRounding = 1e-13;   // of numbers near 1
-constexpr double kSampling = 2e-3;    // 20,000 directions come this close (relative) to the softest one
+constexpr double kRounding = 1e-13;  // of numbers near 1
+constexpr double kSampling = 2e-3;   // 20,000 directions come this close (relative) to the softest one
 
 double length(const Vec3& v) { return std::sqrt(dot(v, v)); }
 

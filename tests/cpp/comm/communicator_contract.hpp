@@ -81,9 +81,7 @@ inline void all_to_all_delivers_uneven_and_empty_parts(Communicator& comm)
 inline void messages_of_one_tag_keep_their_order(Communicator& comm)
 {
   constexpr int kMessages = 3;
-  const auto text = [](int from, int to, int tag, int k) {
-    return 1000000.0 * from + 10000.0 * to + 100.0 * tag + k;
-  };
+  const auto text = [](int from, int to, int tag, int k) { return 1000000.0 * from + 10000.0 * to + 100.0 * tag + k; };
   struct Expected {
     std::unique_ptr<Request> request;
     std::unique_ptr<double> value;

@@ -20,10 +20,7 @@ class Mpi : public ::testing::Test {
 
 TEST_F(Mpi, reductions_combine_every_rank) { contract::reductions_combine_every_rank(*comm); }
 TEST_F(Mpi, gathered_records_stand_in_rank_order) { contract::gathered_records_stand_in_rank_order(*comm); }
-TEST_F(Mpi, all_to_all_delivers_uneven_and_empty_parts)
-{
-  contract::all_to_all_delivers_uneven_and_empty_parts(*comm);
-}
+TEST_F(Mpi, all_to_all_delivers_uneven_and_empty_parts) { contract::all_to_all_delivers_uneven_and_empty_parts(*comm); }
 TEST_F(Mpi, messages_of_one_tag_keep_their_order) { contract::messages_of_one_tag_keep_their_order(*comm); }
 TEST_F(Mpi, long_and_empty_messages_arrive_whole) { contract::long_and_empty_messages_arrive_whole(*comm); }
 TEST_F(Mpi, long_messages_arrive_whole_in_pieces) { contract::long_and_empty_messages_arrive_whole(*comm_of_pieces); }

@@ -7,10 +7,8 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 /// A rank that copies its own rows `rows` into its halo.
 std::unique_ptr<ExchangeSet> self_exchange(const std::vector<std::int64_t>& rows, std::int64_t num_owned)

@@ -5,10 +5,8 @@
 
 #include "tessera/base/error.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 TEST(Json, reads_every_kind_of_value)
 {

@@ -12,10 +12,8 @@
 #include "tessera/base/error.hpp"
 #include "tessera/comm/virtual.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 constexpr CurveKind kKinds[] = {CurveKind::hilbert, CurveKind::morton};
 

@@ -10,10 +10,8 @@
 #include "hard_systems.hpp"
 #include "tessera/search/cell_search.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 constexpr CurveKind kKinds[] = {CurveKind::hilbert, CurveKind::morton};
 constexpr int kShardCounts[] = {1, 2, 3, 8, 13};

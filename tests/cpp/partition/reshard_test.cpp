@@ -13,10 +13,8 @@
 #include "tessera/base/types.hpp"
 #include "tessera/comm/virtual.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 using testing::HeldAtoms;
 using testing::KeyedSystem;

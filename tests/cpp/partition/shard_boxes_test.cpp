@@ -3,10 +3,8 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 constexpr std::array<bool, 3> kPeriodic{true, true, true};
 constexpr std::array<bool, 3> kOpenX{false, true, true};

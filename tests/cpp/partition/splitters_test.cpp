@@ -11,10 +11,8 @@
 #include "tessera/base/error.hpp"
 #include "tessera/comm/virtual.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 using testing::KeyedSystem;
 using testing::Spread;
@@ -22,8 +20,7 @@ using testing::Spread;
 constexpr int kRankCounts[] = {1, 2, 3, 4, 5, 8};
 
 /// Passes on all-reduces, and counts them.
-class CountingCommunicator final : public Communicator
-{
+class CountingCommunicator final : public Communicator {
  public:
   explicit CountingCommunicator(Communicator& inner) : inner_(inner) {}
   [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }

@@ -8,8 +8,7 @@
 #include "tessera/comm/communicator.hpp"
 #include "tessera/partition/splitters.hpp"
 
-namespace tessera::testing
-{
+namespace tessera::testing {
 
 /// Atoms as one rank holds them.
 struct HeldAtoms {

@@ -65,8 +65,10 @@ TEST(HaloExchangeOrder, starts_and_waits_out_of_order_are_refused)
   const auto plan = std::make_shared<HaloPlan>(HaloPlan{1, 2, 0, {}});
   HaloExchange exchange(plan, make_serial_communicator(), 0);
   std::vector<double> rows(2);
-  EXPECT_NE(failure_of([&] { exchange.wait_forward(rows.data()); }).find("no exchange is in flight"), std::string::npos);
-  EXPECT_NE(failure_of([&] { exchange.wait_reverse(rows.data()); }).find("no exchange is in flight"), std::string::npos);
+  EXPECT_NE(failure_of([&] { exchange.wait_forward(rows.data()); }).find("no exchange is in flight"),
+            std::string::npos);
+  EXPECT_NE(failure_of([&] { exchange.wait_reverse(rows.data()); }).find("no exchange is in flight"),
+            std::string::npos);
   exchange.start_forward(rows.data(), 1, Scalar::float64);
   EXPECT_NE(failure_of([&] { exchange.start_forward(rows.data(), 1, Scalar::float64); }).find("is in flight"),
             std::string::npos);

@@ -17,13 +17,13 @@ TEST(HaloPlan, a_sound_plan_passes) { EXPECT_NO_THROW(sound_plan().validate()); 
 TEST(HaloPlan, each_way_to_break_a_plan_is_found)
 {
   const std::vector<void (*)(HaloPlan&)> breaks{
-      [](HaloPlan& plan) { plan.peers[0].send_rows[1] = 4; },   // the first halo row, not owned
+      [](HaloPlan& plan) { plan.peers[0].send_rows[1] = 4; },  // the first halo row, not owned
       [](HaloPlan& plan) { plan.peers[0].send_rows[1] = -1; },
-      [](HaloPlan& plan) { plan.peers[1].first_halo = 1; },     // overlap
-      [](HaloPlan& plan) { plan.peers[1].first_halo = 3; },     // gap
-      [](HaloPlan& plan) { plan.num_halo = 6; },                // rows that nobody fills
+      [](HaloPlan& plan) { plan.peers[1].first_halo = 1; },  // overlap
+      [](HaloPlan& plan) { plan.peers[1].first_halo = 3; },  // gap
+      [](HaloPlan& plan) { plan.num_halo = 6; },             // rows that nobody fills
       [](HaloPlan& plan) { plan.peers[2].num_receive = -1; },
-      [](HaloPlan& plan) { plan.peers[1].rank = 0; },           // one peer twice
+      [](HaloPlan& plan) { plan.peers[1].rank = 0; },  // one peer twice
       [](HaloPlan& plan) { std::swap(plan.peers[1].rank, plan.peers[2].rank); },
       [](HaloPlan& plan) { plan.peers[0].rank = -1; },
   };

@@ -29,16 +29,18 @@ std::vector<Edge> whole_edges(const HardSystem& system)
 {
   const auto num_atoms = static_cast<std::int64_t>(system.positions.size());
   const bool is_small = num_atoms <= kLargestBruteForce;
-  const auto list = (is_small ? brute_force_search : cell_search)(system.positions, num_atoms, system.box, system.cutoff);
+  const auto list =
+      (is_small ? brute_force_search : cell_search)(system.positions, num_atoms, system.box, system.cutoff);
   std::vector<Edge> edges;
-  for (std::int64_t e = 0; e < list.num_edges(); ++e) edges.emplace_back(list.receiver[e], list.sender[e], list.shift[e]);
+  for (std::int64_t e = 0; e < list.num_edges(); ++e)
+    edges.emplace_back(list.receiver[e], list.sender[e], list.shift[e]);
   return edges;
 }
 
 struct Found {
-  std::vector<Edge> edges;                ///< of all ranks, sorted
-  std::vector<std::int64_t> candidates;   ///< per rank
-  std::vector<std::int64_t> peers;        ///< per rank
+  std::vector<Edge> edges;               ///< of all ranks, sorted
+  std::vector<std::int64_t> candidates;  ///< per rank
+  std::vector<std::int64_t> peers;       ///< per rank
 };
 
 /// Searches `now` on the shards of a cut, each rank its own receivers.

@@ -23,7 +23,8 @@ using Edge = std::tuple<std::int64_t, std::int64_t, Shift>;
 std::vector<Edge> edges_of(const NeighborList& list)
 {
   std::vector<Edge> edges;
-  for (std::int64_t e = 0; e < list.num_edges(); ++e) edges.emplace_back(list.receiver[e], list.sender[e], list.shift[e]);
+  for (std::int64_t e = 0; e < list.num_edges(); ++e)
+    edges.emplace_back(list.receiver[e], list.sender[e], list.shift[e]);
   return edges;
 }
 

@@ -13,10 +13,8 @@
 #include "tessera/partition/splitters.hpp"
 #include "tessera/search/cell_search.hpp"
 
-namespace tessera
-{
-namespace
-{
+namespace tessera {
+namespace {
 
 std::vector<NeighborList> all_edges(const testing::HardSystem& system, const std::vector<double>& cutoffs)
 {

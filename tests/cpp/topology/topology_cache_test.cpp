@@ -15,7 +15,7 @@ namespace {
 using testing::cube;
 
 constexpr double kCutoff = 4;
-constexpr double kSkin = 1;  // Å; half of it and the positions below are exact in binary
+constexpr double kSkin = 1;          // Å; half of it and the positions below are exact in binary
 constexpr double kJustBelow = 1e-8;  // Å, ten times what the rule allows for rounding
 
 /// A cache on one rank whose epoch began with two atoms in a cube of 16 Å.
