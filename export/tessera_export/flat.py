@@ -8,16 +8,8 @@ import torch
 from tessera.model import EdgeList, Graph
 from torch import Tensor
 
-SYSTEM_NAMES = ("plan", "element", "weight", "charge", "multiplicity")
-LIST_NAMES = (
-    "halo_element",
-    "edge_vector",
-    "receiver",
-    "sender",
-    "receiver_range",
-    "sender_order",
-    "sender_range",
-)
+#: Inputs of the system as a whole, and of each list.
+NUM_SYSTEM, NUM_LIST = 5, 7
 
 
 @dataclass(frozen=True)
@@ -58,9 +50,9 @@ def input_specs(num_lists: int) -> list[InputSpec]:
 
 def unflatten(inputs: Sequence[Tensor]) -> Graph:
     """Build the Graph that the model takes from the artifact's positional inputs."""
-    plan, element, weight, charge, multiplicity = inputs[: len(SYSTEM_NAMES)]
+    plan, element, weight, charge, multiplicity = inputs[:NUM_SYSTEM]
     lists = []
-    for start in range(len(SYSTEM_NAMES), len(inputs), len(LIST_NAMES)):
-        halo_element, vector, *index = inputs[start : start + len(LIST_NAMES)]
+    for start in range(NUM_SYSTEM, len(inputs), NUM_LIST):
+        halo_element, vector, *index = inputs[start : start + NUM_LIST]
         lists.append(EdgeList(halo_element, vector, *index))
     return Graph(plan, element, weight, charge, multiplicity, lists)
