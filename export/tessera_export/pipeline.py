@@ -8,13 +8,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import tessera.ops
 import torch
+
+import tessera.ops
 from tessera.model import E2Former
 from tessera.model.embedding import CHARGE_RANGE
-
 from tessera_export.errors import ExportError
-from tessera_export.package import compile_package, cpu_capability, cpu_configs
+from tessera_export.package import check_compiler, compile_package, cpu_capability, cpu_configs
 from tessera_export.passport import build_passport
 from tessera_export.progress import Progress
 from tessera_export.trace import count_operator, export_step, trace_step
@@ -55,10 +55,11 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
         The passport.
 
     Raises:
-        ExportError: the output folder is missing, or the model cannot be traced with free extents.
+        ExportError: the output folder or the compiler is missing, or the model cannot be traced with free extents.
         VerificationError: the compiled program disagrees with the eager model.
     """
     check_output(output)
+    check_compiler()
     model = model.to(DTYPES[options.dtype]).requires_grad_(requires_grad=False).eval()
     torch.set_float32_matmul_precision(options.matmul)
     with progress.phase("trace"):

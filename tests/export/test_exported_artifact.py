@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from exported import DEMO, load_model
 from tessera import _C
 from tessera.cli import main as tessera_main

@@ -3,9 +3,10 @@
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
 from tessera_export import simplify as room
 from tessera_export.simplify import simplify
-from torch.fx.experimental.proxy_tensor import make_fx
 
 
 def traced(function, *inputs: torch.Tensor) -> torch.fx.GraphModule:
