@@ -87,7 +87,14 @@ def test_tessera_info_prints_the_passport(artifact: Callable[..., Path], capsys:
     path = artifact("first", "float64")
     assert tessera_main(["info", str(path)]) == 0
     text = capsys.readouterr().out
-    for words in ("H C O", "3.5 Å, 4.5 Å", "11.5 Å", "float64", "-1029.000000", torch.__version__):
+    for words in (
+        "H C O",
+        "3.5 Å, 4.5 Å",
+        "11.5 Å",
+        "float64, matrix products highest",
+        "-1029.000000",
+        torch.__version__,
+    ):
         assert words in text, words
     assert tessera_main(["info", "--json", str(path)]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(_C.read_passport(str(path)).json)
