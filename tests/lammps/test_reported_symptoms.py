@@ -19,10 +19,8 @@ from many_ranks import SYSTEMS, water_216
 from tessera.model import build_graph, energy_and_edge_gradients
 
 #: Sums in another order, in float64.
-ENERGY_RTOL = 1e-10
+ENERGY_RTOL = 1e-10  # the reports ask for 1e-6 eV an atom
 FORCE_ATOL = 1e-9  # eV/Å
-#: A replica's coordinates are rounded to 1e-16 of the box; the reports ask for 1e-6 eV an atom.
-REPLICA_RTOL, REPLICA_FORCE_ATOL = 1e-9, 1e-8
 FLOAT32_RTOL = 1e-6  # atom energies in float32, their sum in float64
 KCAL_PER_EV = 23.060549  # LAMMPS's own conversion
 UNITS_RTOL = 1e-6  # LAMMPS's constants of metal and real agree to 1e-7
@@ -125,18 +123,22 @@ def test_arrays_on_the_stack_sized_at_run_time_do_not_compile():
 def test_one_molecule_in_a_cell_below_the_cutoff_is_its_own_replica(tmp_path, artifact, side, ranks):
     """matgl 815: messages of periodic images were lost. The model sees 6.0 Å."""
     atoms = molecule("H2O", cell=[side, side + 0.02, side - 0.03], pbc=True)
+    atoms.rattle(0.1, seed=3)
     atoms.positions += 0.4
     write_box(tmp_path, atoms, ["H", "O"])
     model = artifact("demo", "float64")
     cell = run_well(script(model, elements="H O"), tmp_path, ranks=ranks)
     replica = run_well(script(model, elements="H O", after="replicate 3 3 3\n"), tmp_path)
     energy, whole = cell.values("energy").item(), replica.values("energy").item()
-    assert energy == pytest.approx(whole / 27, rel=REPLICA_RTOL)
-    np.testing.assert_allclose(cell.values("pressure"), replica.values("pressure"), rtol=1e-7)
-    repeated = replica.dump("forces.dump")[0][:, 3:].reshape(27, 3, 3)  # replicate numbers the copies one by one
-    expected = np.broadcast_to(cell.dump("forces.dump")[0][:, 3:], repeated.shape)
+    assert energy == pytest.approx(whole / 27, rel=ENERGY_RTOL)
+    scale = np.abs(replica.values("pressure")).max()
+    np.testing.assert_allclose(cell.values("pressure"), replica.values("pressure"), rtol=0, atol=1e-7 * scale)
+    # Copies of one atom tie in the maximum of the scores, and rounding picks which of them carries its derivative: only
+    # the mean over the copies (all move together) is a derivative of the energy.
+    copies = replica.dump("forces.dump")[0][:, 3:].reshape(27, 3, 3).mean(0)  # replicate numbers them one by one
+    expected = cell.dump("forces.dump")[0][:, 3:]
     assert np.abs(expected).max() > 0.01, "eV/Å: a molecule off its minimum"
-    np.testing.assert_allclose(repeated, expected, rtol=0, atol=REPLICA_FORCE_ATOL)
+    np.testing.assert_allclose(copies, expected, rtol=0, atol=FORCE_ATOL)
 
 
 def water_beside_a_wall() -> tuple[Atoms, Atoms]:
@@ -160,7 +162,7 @@ def test_a_wall_of_null_atoms_is_not_seen(tmp_path, first_order):
     head = HEAD.format(units="metal", layout="processors * 1 1")
     lj = run_well(head + "pair_style lj/cut 5.0\n" + wall.format("") + nothing + SHOW, tmp_path)
     wall_forces = forces(lj, both)[-50:]
-    assert np.abs(wall_forces).max() > 0.01, "eV/Å: the wall feels the water"
+    assert np.abs(wall_forces).max() > 1e-3, "eV/Å: the wall feels the water"
     mixed = "pair_style hybrid/overlay tessera lj/cut 5.0\n" + wall.format("lj/cut")
     mixed += f"pair_coeff * * tessera {first_order} H O NULL\n"
     for ranks, cuts in ((1, ""), (4, "balance 1.0 x 0.15 0.2583 0.5\n")):
