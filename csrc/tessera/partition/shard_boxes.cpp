@@ -10,7 +10,7 @@ namespace {
 constexpr double kRounding = 1e-9;
 
 /// Thickness that counts for a flat box, as a part of the shard's longest side.
-constexpr double kThinnest = 1e-3;
+constexpr double kThinnest = 1e-6;
 
 void grow(UnitBox& box, const Vec3& unit)
 {
