@@ -72,7 +72,10 @@ class TesseraCalculator(Calculator):
         has_volume = atoms.cell.rank == 3
         asks_stress = {"stress", "stresses"} & set(properties)
         if asks_stress and not has_volume:
-            msg = f"stress needs a cell with three vectors, found {atoms.cell.rank}: set atoms.cell, or ask for forces only"
+            msg = (
+                f"stress needs a cell with three vectors, found {atoms.cell.rank}: set atoms.cell, "
+                "or ask for forces only"
+            )
             raise PropertyNotImplementedError(msg)
         result = self._engine.compute(
             positions=atoms.positions,

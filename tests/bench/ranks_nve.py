@@ -58,7 +58,7 @@ def run(folder: Path, script: str, ranks: int) -> str:
     (folder / "in.lmp").write_text(script)
     place = Path(sys.executable).parent
     command = [place / "mpiexec", "-n", str(ranks), place / "lmp", "-in", "in.lmp"]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout  # noqa: S603
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 def main() -> None:
@@ -80,10 +80,12 @@ def main() -> None:
         positions[ranks] = np.array([frame.positions for frame in frames])
         time, energy, temperature = read_energy(folder / f"log.{ranks}")
         slope = np.polyfit(time, energy, 1)[0]
-        print(f"{ranks} rank(s) {options or 'defaults'}: {len(time)} rows, {temperature.mean():.1f} K, drift {slope:+.2f} µeV/atom/ps")  # noqa: E501, T201
-        print("\n".join(re.findall(r"Tessera.*(?:rebuilds|owned).*", text)))  # noqa: T201
+        print(
+            f"{ranks} rank(s) {options or 'defaults'}: {len(time)} rows, {temperature.mean():.1f} K, drift {slope:+.2f} µeV/atom/ps"
+        )  # noqa: E501
+        print("\n".join(re.findall(r"Tessera.*(?:rebuilds|owned).*", text)))
     apart = abs(positions[2] - positions[1]).max(axis=(1, 2))
-    print("largest distance of a coordinate, Å:", ", ".join(f"step {10 * k}: {d:.1e}" for k, d in enumerate(apart)))  # noqa: T201
+    print("largest distance of a coordinate, Å:", ", ".join(f"step {10 * k}: {d:.1e}" for k, d in enumerate(apart)))
 
 
 if __name__ == "__main__":

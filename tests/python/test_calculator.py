@@ -10,9 +10,9 @@ from ase.build import molecule
 from ase.calculators.calculator import CalculatorSetupError, PropertyNotImplementedError
 from ase.md.verlet import VelocityVerlet
 from ase.units import fs
+
 from exported import load_model
 from many_ranks import small_cell, tilted, water_216
-
 from tessera import TesseraCalculator
 from tessera.model import build_graph, energy_and_edge_gradients, forces_and_strain
 from tessera.testing import random_atoms
@@ -178,7 +178,7 @@ def test_a_large_periodic_box_equals_no_box(calculator):
     np.testing.assert_allclose(boxed.get_forces(), free.get_forces(), atol=FORCE_ATOL, rtol=0)
 
 
-def test_steps_that_reuse_the_topology_equal_fresh_ones(artifact, demo):
+def test_steps_that_reuse_the_topology_equal_fresh_ones(artifact):
     atoms = water_216()[:90]
     rng = np.random.default_rng(0)
     atoms.set_velocities(rng.normal(0, 0.02, atoms.positions.shape))
