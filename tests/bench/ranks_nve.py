@@ -80,9 +80,7 @@ def main() -> None:
         positions[ranks] = np.array([frame.positions for frame in frames])
         time, energy, temperature = read_energy(folder / f"log.{ranks}")
         slope = np.polyfit(time, energy, 1)[0]
-        print(
-            f"{ranks} rank(s) {options or 'defaults'}: {len(time)} rows, {temperature.mean():.1f} K, drift {slope:+.2f} µeV/atom/ps"
-        )  # noqa: E501
+        print(f"{ranks} rank(s) {options or 'defaults'}: {temperature.mean():.1f} K, drift {slope:+.2f} µeV/atom/ps")
         print("\n".join(re.findall(r"Tessera.*(?:rebuilds|owned).*", text)))
     apart = abs(positions[2] - positions[1]).max(axis=(1, 2))
     print("largest distance of a coordinate, Å:", ", ".join(f"step {10 * k}: {d:.1e}" for k, d in enumerate(apart)))
