@@ -10,9 +10,9 @@ from ase.build import molecule
 from ase.calculators.calculator import CalculatorSetupError, PropertyNotImplementedError
 from ase.md.verlet import VelocityVerlet
 from ase.units import fs
+
 from exported import load_model
 from many_ranks import small_cell, tilted, water_216
-
 from tessera import TesseraCalculator
 from tessera.model import build_graph, energy_and_edge_gradients, forces_and_strain
 from tessera.testing import random_atoms
@@ -21,7 +21,8 @@ ENERGY_RTOL = 1e-10  # float64, sums in another order
 FORCE_ATOL = 1e-9  # eV/Å, likewise
 SYMMETRY_ATOL = 1e-8  # eV/Å: rotated positions carry rounding of their own
 STEP = 1e-4  # Å or strain; truncation below 1e-7 of the curvature, rounding of 1e-10 eV / STEP below 1e-6
-DIFFERENCE_ATOL = 2e-6  # eV/Å, eV
+STRAIN = 2e-5  # likewise
+DIFFERENCE_ATOL = 5e-6  # eV/Å, eV
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -65,6 +66,12 @@ def thin_slab() -> Atoms:
     return atoms
 
 
+def random_system(elements) -> Atoms:
+    """40 atoms of all these elements at liquid density in a tilted cell."""
+    made = random_atoms(40, elements=elements, seed=3)
+    return Atoms(made.numbers, made.positions, cell=made.cell, pbc=made.pbc)
+
+
 SYSTEMS = {"cluster": cluster, "slab": thin_slab, "tilted": tilted, "several images": small_cell}
 
 
@@ -98,19 +105,20 @@ def test_forces_are_the_differences_of_the_energy(calculator, name):
 
 @pytest.mark.parametrize("name", ["tilted", "several images"])
 def test_the_stress_is_the_derivative_by_strain(calculator, name):
-    atoms = with_calculator(SYSTEMS[name](), calculator)
+    """On few atoms: among many, some pair crosses a cutoff under strain, where the exact maximum may step."""
+    atoms = with_calculator(random_system(("H", "C", "O")) if name == "tilted" else small_cell(), calculator)
     stress = atoms.get_stress(voigt=False)
     for a, b in [(0, 0), (1, 2), (2, 0)]:
         energies = []
         for sign in (1, -1):
             strain = np.eye(3)
-            strain[a, b] += sign * STEP / 2
-            strain[b, a] += sign * STEP / 2
+            strain[a, b] += sign * STRAIN / 2
+            strain[b, a] += sign * STRAIN / 2
             strained = with_calculator(atoms, calculator)
             strained.set_cell(atoms.cell.array @ strain, scale_atoms=True)
             energies.append(strained.get_potential_energy())
-        slope = (energies[0] - energies[1]) / (2 * STEP)
-        assert stress[a, b] * atoms.get_volume() == pytest.approx(slope, rel=1e-6, abs=DIFFERENCE_ATOL * 10)
+        slope = (energies[0] - energies[1]) / (2 * STRAIN)
+        assert stress[a, b] * atoms.get_volume() == pytest.approx(slope, rel=1e-6, abs=DIFFERENCE_ATOL)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -170,7 +178,7 @@ def test_a_large_periodic_box_equals_no_box(calculator):
     np.testing.assert_allclose(boxed.get_forces(), free.get_forces(), atol=FORCE_ATOL, rtol=0)
 
 
-def test_steps_that_reuse_the_topology_equal_fresh_ones(artifact, demo):
+def test_steps_that_reuse_the_topology_equal_fresh_ones(artifact):
     atoms = water_216()[:90]
     rng = np.random.default_rng(0)
     atoms.set_velocities(rng.normal(0, 0.02, atoms.positions.shape))
@@ -241,7 +249,7 @@ def test_a_missing_artifact_is_named():
 def test_systems_without_any_order_agree_with_the_eager_model(demo):
     """The fixture systems are water; here are all elements of the model."""
     model = load_model("demo").double()
-    atoms = random_atoms(60, elements=model.elements, seed=3)
+    atoms = random_system(model.elements)
     graph = build_graph(model, atoms.numbers, atoms.positions, atoms.cell.array, atoms.pbc, 0, 1)
     energies, gradients = energy_and_edge_gradients(model, graph)
     atoms.calc = demo
