@@ -49,7 +49,7 @@ def test_balance_edges_evens_the_edges_and_changes_no_result(tmp_path, artifact)
     runs = {by: run_with(tmp_path, model, f"balance {by}", elements="H C O", ranks=4) for by in ("atoms", "edges")}
     excess = {}
     for by, done in runs.items():
-        _, mean, most = map(float, re.search(r"edges: (\S+) min, (\S+) avg, (\S+) max", done.text).groups())
+        _, mean, most = map(float, re.search(r"Tessera: edges +(\S+) +(\S+) +(\S+)", done.text).groups())
         excess[by] = most / mean - 1
     assert excess["edges"] < 0.5 * excess["atoms"]
     atoms, edges = runs["atoms"], runs["edges"]
