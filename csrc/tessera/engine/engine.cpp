@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
+#include "tessera/comm/local_rank.hpp"
 #include "tessera/engine/assembly.hpp"
 #include "tessera/engine/geometry.hpp"
 #include "tessera/engine/halo_values.hpp"
@@ -69,7 +70,7 @@ struct Epoch {
 
 struct Engine::Impl {
   Impl(const std::string& path, const EngineOptions& engine_options, std::shared_ptr<Communicator> comm)
-      : artifact(path, engine_options.num_threads),
+      : artifact(path, engine_options.num_threads, local_rank(*comm)),
         options(engine_options),
         communicator(std::move(comm)),
         search(make_pair_search(options.search)),
@@ -241,6 +242,7 @@ Engine::Engine(const std::string& path, const EngineOptions& options, std::share
 Engine::~Engine() = default;
 
 const Passport& Engine::passport() const noexcept { return impl_->artifact.passport(); }
+std::string Engine::device() const { return impl_->artifact.device(); }
 const EngineReport& Engine::report() const noexcept { return impl_->report; }
 Communicator& Engine::communicator() noexcept { return *impl_->communicator; }
 

@@ -79,6 +79,8 @@ class Engine {
   ~Engine();
 
   [[nodiscard]] const Passport& passport() const noexcept;
+  /// As Artifact::device().
+  [[nodiscard]] std::string device() const;
   [[nodiscard]] const EngineReport& report() const noexcept;
   [[nodiscard]] Communicator& communicator() noexcept;
 

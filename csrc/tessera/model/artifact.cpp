@@ -3,12 +3,14 @@
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
 #include <omp.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
 #include <algorithm>
 
 #include "tessera/base/error.hpp"
+#include "tessera/device/gpu.hpp"
 #include "tessera/model/operator_support.hpp"
 #include "tessera/model/package_lock.hpp"
 
@@ -104,6 +106,7 @@ std::vector<Value> first_rows(const at::Tensor& output, std::int64_t capacity, s
 struct Artifact::Impl {
   std::string path;
   int num_threads;
+  at::Device device = at::kCPU;
   std::unique_ptr<torch::inductor::AOTIModelPackageLoader> loader;
   std::vector<std::int64_t> element, scalars;
   std::vector<double> weight;
@@ -159,7 +162,13 @@ std::vector<at::Tensor> Artifact::Impl::call(const std::vector<at::Tensor>& inpu
 {
   (void)operators::take_error();
   try {
-    return loader->run(inputs);
+    if (device.is_cpu()) return loader->run(inputs);
+    const at::DeviceGuard guard(device);
+    auto uploaded = inputs;
+    for (auto input = uploaded.begin() + 1; input != uploaded.end(); ++input) *input = input->to(device);
+    auto outputs = loader->run(uploaded);
+    for (auto& output : outputs) output = output.cpu();
+    return outputs;
   } catch (const std::exception& error) {
     // compiled code says only that "a call failed"; the operator's own text is the cause
     const auto cause = operators::take_error();
@@ -171,19 +180,28 @@ std::vector<at::Tensor> Artifact::Impl::call(const std::vector<at::Tensor>& inpu
   }
 }
 
-Artifact::Artifact(const std::string& path, int num_threads)
+Artifact::Artifact(const std::string& path, int num_threads, int local_rank)
     : passport_(read_passport(path)), impl_(std::make_unique<Impl>())
 {
   impl_->path = path;
   impl_->num_threads = num_threads;
+  if (passport_.device == "cuda") {
+    impl_->device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(local_rank % num_gpus()));
+  }
   const auto lock = lock_package_reader();
   try {
     impl_->loader = std::make_unique<torch::inductor::AOTIModelPackageLoader>(
-        path, "model", /*run_single_threaded=*/true, /*num_runners=*/1, /*device_index=*/-1);
+        path, "model", /*run_single_threaded=*/true, /*num_runners=*/1, /*device_index=*/impl_->device.index());
   } catch (const std::exception& error) {
     fail(Reach::rank, "{}: the compiled code does not load: {}; re-export it on this machine with tessera-export", path,
          error.what());
   }
+}
+
+std::string Artifact::device() const
+{
+  const auto& device = impl_->device;
+  return device.is_cpu() ? "cpu" : format("{}, {}", device.str(), gpu_name(device.index()));
 }
 
 Artifact::~Artifact() = default;

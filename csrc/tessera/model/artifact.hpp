@@ -35,15 +35,22 @@ struct ModelOutput {
 };
 
 /// A loaded artifact: pads the inputs (ARCHITECTURE.md, Inputs), runs, strips the padding.
+///
+/// On a GPU the padded inputs are uploaded at each run, all but the plan, and the outputs downloaded.
 class Artifact {
  public:
   /// @param num_threads intra-op threads of the model, 0 = leave as they are.
+  /// @param local_rank place among the ranks of this host: an artifact for a GPU runs on that one of the visible
+  /// devices, modulo their number.
   /// @throws Error(collective) as read_passport(); Error(rank) if the compiled code does not load.
-  explicit Artifact(const std::string& path, int num_threads = 0);
+  explicit Artifact(const std::string& path, int num_threads = 0, int local_rank = 0);
   ~Artifact();
   Artifact(Artifact&&) noexcept;
 
   [[nodiscard]] const Passport& passport() const noexcept { return passport_; }
+
+  /// "cpu", or the device and its name: "cuda:0, NVIDIA H200".
+  [[nodiscard]] std::string device() const;
 
   /// @throws Error(rank) with the model's own text if the compiled code or an operator fails.
   [[nodiscard]] ModelOutput run(const ModelInput& input);
