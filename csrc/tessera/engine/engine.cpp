@@ -211,6 +211,9 @@ ModelOutput Engine::Impl::run_model(const AtomsInput& atoms, std::span<const Act
   report.messages += after.messages - before.messages;
   report.bytes += after.bytes - before.bytes;
   report.wait_seconds += after.wait_seconds - before.wait_seconds;
+  const RunSeconds& run = artifact.last_run();
+  report.compute_seconds += run.compute;
+  report.transfer_seconds += run.upload + run.download;
   report.model_seconds += seconds - (after.wait_seconds - before.wait_seconds);
   return output;
 }

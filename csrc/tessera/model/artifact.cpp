@@ -8,6 +8,8 @@
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "tessera/base/error.hpp"
 #include "tessera/device/gpu.hpp"
@@ -19,6 +21,19 @@ namespace {
 
 constexpr std::int64_t kLeastExtent = 2;   // compiled code takes extents 0 and 1 for constants
 constexpr double kPaddingDistance = 1000;  // in cutoffs: no envelope reaches that far
+
+/// Time between calls.
+class Lap {
+ public:
+  [[nodiscard]] double next()
+  {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
 
 std::int64_t padded(std::size_t count)
 {
@@ -107,6 +122,7 @@ struct Artifact::Impl {
   std::string path;
   int num_threads;
   at::Device device = at::kCPU;
+  RunSeconds seconds;
   std::unique_ptr<torch::inductor::AOTIModelPackageLoader> loader;
   std::vector<std::int64_t> element, scalars;
   std::vector<double> weight;
@@ -115,6 +131,7 @@ struct Artifact::Impl {
   void use_threads() const;
   std::vector<at::Tensor> pad(const ModelInput& input, const Passport& passport);
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& inputs);
+  std::vector<at::Tensor> run_on_device(std::vector<at::Tensor> inputs);
 };
 
 /// The compiled code and the operators ask OpenMP, libtorch's own kernels ask ATen. OpenMP keeps the number for each
@@ -158,17 +175,27 @@ std::vector<at::Tensor> Artifact::Impl::pad(const ModelInput& input, const Passp
   return inputs;
 }
 
+/// Uploads all inputs but the plan, runs, downloads the outputs; on the CPU nothing is moved.
+std::vector<at::Tensor> Artifact::Impl::run_on_device(std::vector<at::Tensor> inputs)
+{
+  Lap lap;
+  const at::DeviceGuard guard(device);
+  for (auto input = inputs.begin() + 1; input != inputs.end(); ++input) *input = input->to(device);
+  seconds.upload = lap.next();
+  auto outputs = loader->run(inputs);
+  TESSERA_REQUIRE(!outputs.empty(), "{}: expected outputs, found none; re-export the artifact", path);
+  outputs.front() = outputs.front().cpu();
+  seconds.compute = lap.next();
+  for (auto& output : outputs) output = output.cpu();
+  seconds.download = lap.next();
+  return outputs;
+}
+
 std::vector<at::Tensor> Artifact::Impl::call(const std::vector<at::Tensor>& inputs)
 {
   (void)operators::take_error();
   try {
-    if (device.is_cpu()) return loader->run(inputs);
-    const at::DeviceGuard guard(device);
-    auto uploaded = inputs;
-    for (auto input = uploaded.begin() + 1; input != uploaded.end(); ++input) *input = input->to(device);
-    auto outputs = loader->run(uploaded);
-    for (auto& output : outputs) output = output.cpu();
-    return outputs;
+    return run_on_device(inputs);
   } catch (const std::exception& error) {
     // compiled code says only that "a call failed"; the operator's own text is the cause
     const auto cause = operators::take_error();
@@ -204,13 +231,18 @@ std::string Artifact::device() const
   return device.is_cpu() ? "cpu" : format("{}, {}", device.str(), gpu_name(device.index()));
 }
 
+const RunSeconds& Artifact::last_run() const noexcept { return impl_->seconds; }
+
 Artifact::~Artifact() = default;
 Artifact::Artifact(Artifact&&) noexcept = default;
 
 ModelOutput Artifact::run(const ModelInput& input)
 {
   impl_->use_threads();
-  const auto outputs = impl_->call(impl_->pad(input, passport_));
+  Lap lap;
+  const auto inputs = impl_->pad(input, passport_);
+  impl_->seconds.prepare = lap.next();
+  const auto outputs = impl_->call(inputs);
   TESSERA_REQUIRE(outputs.size() == 1 + input.lists.size(),
                   "{}: expected {} outputs (atom energies and one gradient a list), found {}; re-export the artifact",
                   impl_->path, 1 + input.lists.size(), outputs.size());

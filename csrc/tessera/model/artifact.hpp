@@ -34,6 +34,14 @@ struct ModelOutput {
   std::vector<std::vector<Vec3>> edge_gradients;  ///< per list [num_edges], dE/d(edge vector), eV/Å
 };
 
+/// Where the wall time of one run went, s; transfers are 0 on the CPU.
+struct RunSeconds {
+  double prepare = 0;   ///< padding and indexing the inputs on the host
+  double upload = 0;    ///< inputs to the device
+  double compute = 0;   ///< the compiled code, until its first output is on the host
+  double download = 0;  ///< the other outputs
+};
+
 /// A loaded artifact: pads the inputs (ARCHITECTURE.md, Inputs), runs, strips the padding.
 ///
 /// On a GPU the padded inputs are uploaded at each run, all but the plan, and the outputs downloaded.
@@ -51,6 +59,8 @@ class Artifact {
 
   /// "cpu", or the device and its name: "cuda:0, NVIDIA H200".
   [[nodiscard]] std::string device() const;
+
+  [[nodiscard]] const RunSeconds& last_run() const noexcept;
 
   /// @throws Error(rank) with the model's own text if the compiled code or an operator fails.
   [[nodiscard]] ModelOutput run(const ModelInput& input);

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Builds Tessera with CUDA, tests it on the GPU of this machine and measures: prints the tables last.
+#
+#   tests/cuda/run_all.sh [build|test|bench ...]      default: all three
+#
+# PYTHON         python with torch for CUDA, pybind11, pytest, ase (default python3)
+# TESSERA_PREFIX prefix of MPI and LAMMPS: lib/libmpi.so, bin/mpiexec, lammps/lmp, lammps/include (optional)
+# RESULTS        folder of the results (default tests/bench/results); COMMIT names the commit in them
+set -uo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+python=${PYTHON:-python3}
+prefix=${TESSERA_PREFIX:-}
+results=${RESULTS:-$root/tests/bench/results}
+stages=${*:-build test bench}
+mkdir -p "$results"
+export PYTHONPATH=$root/python:$root/export:$root/tests:$root/tests/python:$root/tests/lammps${PYTHONPATH:+:$PYTHONPATH}
+failures=""
+
+stage() {  # name, command...
+  local name=$1 start=$SECONDS
+  shift
+  echo "=== $name"
+  "$@" || failures="$failures $name"
+  echo "=== $name took $((SECONDS - start)) s"
+}
+
+build() {
+  local torch
+  torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))') || return 1
+  cmake -S "$root" -B "$root/build-cuda" -DTESSERA_CUDA=ON -DTESSERA_TORCH_DIR="$torch" \
+    -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" -DPython_EXECUTABLE="$(command -v "$python")" \
+    -DCMAKE_INSTALL_PREFIX="$root/python/tessera" \
+    ${prefix:+-DTESSERA_MPI_ROOT="$prefix" -DLAMMPS_ROOT="$prefix/lammps"} > "$results/cmake.log" 2>&1 \
+    || { tail -30 "$results/cmake.log"; return 1; }
+  cmake --build "$root/build-cuda" --parallel "$(nproc)" -- -k > "$results/build.log" 2>&1 \
+    || { grep -E -A6 "error|undefined" "$results/build.log" | head -80; return 1; }
+  cmake --install "$root/build-cuda" > /dev/null
+}
+
+tests() {
+  (cd "$root" && "$python" -m pytest -p no:cacheprovider -q -s tests/cuda > "$results/test.log" 2>&1)
+  local code=$?
+  grep "^GPU" "$results/test.log"
+  grep -E "^(FAILED|ERROR)" "$results/test.log" | head -40
+  [ $code -eq 0 ] || grep -E -B3 "^E  " "$results/test.log" | head -60
+  tail -3 "$results/test.log"
+  return $code
+}
+
+bench() {
+  "$python" "$root/tests/bench/gpu_step.py" --results "$results" --commit "${COMMIT:-unknown}" --profile
+}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+for name in $stages; do
+  case $name in
+    build) stage build build ;;
+    test) stage test tests ;;
+    bench) stage bench bench ;;
+    *) echo "expected build, test or bench, found $name"; exit 2 ;;
+  esac
+done
+[ -z "$failures" ] || { echo "FAILED:$failures"; exit 1; }
