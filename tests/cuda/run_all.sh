@@ -26,14 +26,15 @@ stage() {  # name, command...
 }
 
 build() {
-  local torch
+  local torch generator="Unix Makefiles" keep_going=-k  # all errors at once
+  command -v make > /dev/null || { generator=Ninja; keep_going="-k 0"; }
   torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))') || return 1
-  cmake -S "$root" -B "$root/build-cuda" -DTESSERA_CUDA=ON -DTESSERA_TORCH_DIR="$torch" \
+  cmake -S "$root" -B "$root/build-cuda" -G "$generator" -DTESSERA_CUDA=ON -DTESSERA_TORCH_DIR="$torch" \
     -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" -DPython_EXECUTABLE="$(command -v "$python")" \
     -DCMAKE_INSTALL_PREFIX="$root/python/tessera" \
     ${prefix:+-DTESSERA_MPI_ROOT="$prefix" -DLAMMPS_ROOT="$prefix/lammps"} > "$results/cmake.log" 2>&1 \
     || { tail -30 "$results/cmake.log"; return 1; }
-  cmake --build "$root/build-cuda" --parallel "$(nproc)" -- -k > "$results/build.log" 2>&1 \
+  cmake --build "$root/build-cuda" --parallel "$(nproc)" -- $keep_going > "$results/build.log" 2>&1 \
     || { grep -E -A6 "error|undefined" "$results/build.log" | head -80; return 1; }
   cmake --install "$root/build-cuda" > /dev/null
 }

@@ -6,7 +6,7 @@ import pytest
 from gpu import needs_gpu
 
 from lammps_program import run_well
-from many_ranks import SYSTEMS, run_ranks, water_216
+from many_ranks import SYSTEMS, WATER_216, run_ranks, water_216
 from tessera import _C
 
 pytestmark = needs_gpu
@@ -40,7 +40,7 @@ def test_float32_stays_close_to_float64(artifact, name, num_ranks):
     found = run_ranks(artifact(name, "float32", device="cuda"), num_ranks, frames)
     np.testing.assert_allclose(found.energies, expected.energies, atol=FLOAT32_ENERGY_ATOL, rtol=1e-6)
     np.testing.assert_allclose(found.forces, expected.forces, atol=FLOAT32_FORCE_ATOL, rtol=0)
-    print(f"\nGPU float32 {name} K={num_ranks} max|dF| {abs(found.forces - expected.forces).max():.1e} eV/Å")
+    print(f"\nGPU float32 {name} K={num_ranks} max|dF| {abs(found.forces - expected.forces).max():.1e} eV/Å")  # noqa: T201
 
 
 def test_results_repeat_bit_for_bit(artifact):
@@ -78,8 +78,6 @@ print "pressure: $(v_p)"
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_lammps_runs_on_the_gpu_as_on_the_cpu(artifact, tmp_path, ranks):
-    from many_ranks import WATER_216
-
     def energies(device, number):
         path = artifact("first", "float64", device=device)
         script = SCRIPT.format(data=WATER_216, model=path, elements="H O")

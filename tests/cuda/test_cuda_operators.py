@@ -96,5 +96,5 @@ def test_the_ticket_of_another_payload_is_refused():
 def test_an_argument_on_another_device_is_refused_by_name():
     edges = small_list()
     terms = to_gpu(values(NUM_EDGES, 4)).detach()
-    with pytest.raises(RuntimeError, match=r"segment_sum: receiver must be a contiguous Long .* on cuda:0, found .* on cpu"):
+    with pytest.raises(RuntimeError, match=r"receiver must be a contiguous Long .* on cuda:0, found .* on cpu"):
         torch.ops.tessera.segment_sum(terms, edges.receiver, edges.receiver_range)
