@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from tessera.checkpoint import load_checkpoint
 from tessera.model import E2Former, ModelConfig, Stage
 from tessera_export.pipeline import ExportOptions, export_model

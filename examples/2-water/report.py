@@ -62,24 +62,26 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("--timestep", type=float, default=0.5, help="fs")
     parser.add_argument("--atoms", type=int, default=648)
-    folder = parser.parse_args().output
     arguments = parser.parse_args()
+    folder = arguments.output
 
     thermo = read_thermo(folder / "log.nve")
     time = (thermo["Step"] - thermo["Step"][0]) * arguments.timestep / 1000  # ps
     energy = (thermo["TotEng"] - thermo["TotEng"][0]) / arguments.atoms * 1e6  # µeV/atom
     drift, offset = np.polyfit(time, energy, 1)
+    uncertainty = 2 * np.std(energy - drift * time - offset) / time[-1]  # what the scatter alone can tilt
     radii, density = radial_distribution(folder / "water.dump", oxygen_type=2)
     peak = density.argmax()
 
     print(f"speed                {nanoseconds_per_day(folder / 'log.nve'):.3f} ns/day")
     print(f"mean temperature     {thermo['Temp'].mean():.1f} K")
-    print(f"energy drift (NVE)   {drift:+.1f} µeV/atom/ps over {time[-1]:.3f} ps (scatter {energy.std():.1f} µeV/atom)")
+    print(f"energy drift (NVE)   {drift:+.0f} ± {uncertainty:.0f} µeV/atom/ps over {time[-1]:.2f} ps"
+          + (", too short to tell it from 0" if abs(drift) < 2 * uncertainty else ""))  # fmt: skip
     print(f"O-O first peak       {density[peak]:.2f} at {radii[peak]:.2f} Å")
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5))
     left.plot(time, energy, label="total energy")
-    left.plot(time, drift * time + offset, "--", label=f"{drift:+.1f} µeV/atom/ps")
+    left.plot(time, drift * time + offset, "--", label=f"{drift:+.0f} ± {uncertainty:.0f} µeV/atom/ps")
     left.set(xlabel="time (ps)", ylabel="energy (µeV/atom)", title="NVE")
     left.legend()
     right.plot(radii, density)

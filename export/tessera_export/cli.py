@@ -10,7 +10,6 @@ from pathlib import Path
 import tessera
 from tessera.checkpoint import load_checkpoint
 from tessera.model import E2Former
-
 from tessera_export.errors import ExportError
 from tessera_export.pipeline import DTYPES, ExportOptions, check_output, export_model
 from tessera_export.progress import Progress

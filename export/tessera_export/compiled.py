@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from tessera import _C
 from tessera.model import Graph
-from torch import Tensor
 
 
 class CompiledModel:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from tessera.model import EdgeList, Graph
 from torch import Tensor
+
+from tessera.model import EdgeList, Graph
 
 #: Inputs of the system as a whole, and of each list.
 NUM_SYSTEM, NUM_LIST = 5, 7

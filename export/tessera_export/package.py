@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Compile an exported program into an AOTInductor package that carries its passport."""
 
+import os
 import platform
+import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,12 +30,31 @@ def compile_package(program: ExportedProgram, path: Path, passport_json: str, co
         path: a file of this name is overwritten.
         passport_json: stored under METADATA_KEY, where the C++ loader reads it without running model code.
         configs: as `cpu_configs` or `cuda_configs` returns them.
+
+    Raises:
+        ExportError: the compiler failed; with its text.
     """
     settings = {**configs, "aot_inductor.metadata": {METADATA_KEY: passport_json}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree
-        torch._inductor.aoti_compile_and_package(  # noqa: SLF001
-            program, package_path=str(path), inductor_configs=settings
+        try:
+            torch._inductor.aoti_compile_and_package(  # noqa: SLF001
+                program, package_path=str(path), inductor_configs=settings
+            )
+        except RuntimeError as error:  # the base of all that Inductor and the C++ compiler raise
+            raise ExportError(f"the program does not compile with torch {torch.__version__}: {error}") from error
+
+
+def check_compiler() -> None:
+    """Look for the C++ compiler that Inductor will call, before minutes of work.
+
+    Raises:
+        ExportError: there is none.
+    """
+    name = os.environ.get("CXX", "g++")
+    if shutil.which(name) is None:
+        raise ExportError(
+            f"C++ compiler: expected {name} on PATH, found none; install it (Debian: apt-get install g++) or set CXX"
         )
 
 

@@ -3,8 +3,9 @@
 
 import hashlib
 
-import tessera
 import torch
+
+import tessera
 from tessera.model import E2Former
 from tessera.model.embedding import CHARGE_RANGE, MULTIPLICITY_RANGE
 

@@ -9,13 +9,20 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import tessera.ops
 import torch
+
+import tessera.ops
 from tessera.model import E2Former
 from tessera.model.embedding import CHARGE_RANGE
-
 from tessera_export.errors import ExportError
-from tessera_export.package import compile_package, cpu_capability, cpu_configs, cuda_capability, cuda_configs
+from tessera_export.package import (
+    check_compiler,
+    compile_package,
+    cpu_capability,
+    cpu_configs,
+    cuda_capability,
+    cuda_configs,
+)
 from tessera_export.passport import build_passport
 from tessera_export.progress import Progress
 from tessera_export.trace import count_operator, export_step, trace_step
@@ -56,10 +63,12 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
         The passport.
 
     Raises:
-        ExportError: the output folder or the device is missing, or the model cannot be traced with free extents.
+        ExportError: the output folder, the compiler or the device is missing, or the model cannot be traced with free
+            extents.
         VerificationError: the compiled program disagrees with the eager model.
     """
     check_output(output)
+    check_compiler()
     is_cuda = options.device == "cuda"
     capability = cuda_capability() if is_cuda else cpu_capability(options.is_native)
     model = model.to(DTYPES[options.dtype]).requires_grad_(requires_grad=False).eval()

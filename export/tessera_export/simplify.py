@@ -16,6 +16,8 @@ END_OF_AXIS = 2**63 - 1
 def simplify(module: fx.GraphModule) -> None:
     """Drop identities, fold what depends on weights alone, merge repeated operations, drop what nothing uses.
 
+    A matrix product over one term becomes a multiplication, so that compiled code takes any number of rows.
+
     Operators of tessera:: are neither folded nor merged: exchanges are acts, not values.
 
     Raises:
@@ -25,6 +27,7 @@ def simplify(module: fx.GraphModule) -> None:
         if _is_mutating(node):
             raise ValueError(f"{node.target} changes a tensor in place; expected a graph of pure operations")
     _drop_identities(module.graph)
+    _multiply_single_terms(module)
     _merge_repeats(module.graph)
     _fold_constants(module)
     module.graph.eliminate_dead_code()
@@ -53,6 +56,17 @@ def _is_whole_slice(node: fx.Node) -> bool:
     else:
         return False
     return start in (0, None) and step == 1 and (end is None or (isinstance(end, int) and end >= END_OF_AXIS))
+
+
+def _multiply_single_terms(module: fx.GraphModule) -> None:
+    """Write [N, 1] @ [1, C] as a multiplication: Inductor would decide between the two by N, and so bound N below."""
+    for node in module.graph.nodes:
+        if node.target is torch.ops.aten.mm.default and _shape(module, node.args[1])[0] == 1:
+            node.target = torch.ops.aten.mul.Tensor
+
+
+def _shape(module: fx.GraphModule, node: fx.Node) -> torch.Size:
+    return operator.attrgetter(node.target)(module).shape if node.op == "get_attr" else node.meta["val"].shape
 
 
 def _is_pure(node: fx.Node) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+
 from tessera.model import E2Former, Graph, build_graph, edge_list
 
 #: Atoms per Å^3 of the random liquids; water has 0.1.

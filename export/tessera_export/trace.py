@@ -9,11 +9,11 @@ from collections import Counter
 from types import ModuleType
 
 import torch
-from tessera.model import E2Former, energy_and_edge_gradients
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tessera.model import E2Former, energy_and_edge_gradients
 from tessera_export.errors import ExportError
 from tessera_export.flat import InputSpec, input_specs, unflatten
 from tessera_export.simplify import simplify

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
+
 from tessera.kernels import reference
 from tessera.model import E2Former, Graph, energy_and_edge_gradients, forces_and_strain
 from tessera.model.elements import ATOMIC_NUMBERS
-from torch import Tensor
-
 from tessera_export.compiled import CompiledModel
 from tessera_export.errors import VerificationError
 from tessera_export.systems import System, images_as_halo, verification_systems
@@ -62,14 +62,19 @@ def verify(path: Path, model: E2Former, charges: tuple[int, int]) -> float:
         The largest ratio of a difference to its bound; below 1.
 
     Raises:
-        VerificationError: names the system, the quantity, the difference and the bound.
+        VerificationError: names the system, the quantity, the difference and the bound; or the file does not run.
     """
-    compiled = CompiledModel(path)
+    try:
+        return _largest_ratio(CompiledModel(path), model, charges)
+    except RuntimeError as error:
+        raise VerificationError(f"the compiled program does not run, nothing was written: {error}") from error
+
+
+def _largest_ratio(compiled: CompiledModel, model: E2Former, charges: tuple[int, int]) -> float:
+    numbers = [ATOMIC_NUMBERS[symbol] for symbol in model.elements]
     exact = copy.deepcopy(model).double()
     worst = 0.0
-    for system in verification_systems(
-        [ATOMIC_NUMBERS[symbol] for symbol in model.elements], max(model.cutoffs), charges
-    ):
+    for system in verification_systems(numbers, max(model.cutoffs), charges):
         graph = system.graph(model)
         bound_by = _eager(exact, graph)
         eager = bound_by if model.dtype == torch.float64 else _eager(model, graph)

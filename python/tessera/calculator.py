@@ -52,6 +52,13 @@ class TesseraCalculator(Calculator):
         self._multiplicity = multiplicity
         self.passport: dict[str, Any] = json.loads(self._engine.passport_json)
 
+    def check_state(self, atoms: Atoms, tol: float = 1e-15) -> list[str]:
+        """Return what changed since the last calculation; charge and spin in `atoms.info` count, too."""
+        changes = super().check_state(atoms, tol)
+        if self.atoms is not None and _state_of(atoms) != _state_of(self.atoms):
+            changes.append("info")
+        return changes
+
     def calculate(
         self,
         atoms: Atoms | None = None,
@@ -65,7 +72,10 @@ class TesseraCalculator(Calculator):
         has_volume = atoms.cell.rank == 3
         asks_stress = {"stress", "stresses"} & set(properties)
         if asks_stress and not has_volume:
-            msg = f"stress needs a cell with three vectors, found {atoms.cell.rank}: set atoms.cell, or ask for forces only"
+            msg = (
+                f"stress needs a cell with three vectors, found {atoms.cell.rank}: set atoms.cell, "
+                "or ask for forces only"
+            )
             raise PropertyNotImplementedError(msg)
         result = self._engine.compute(
             positions=atoms.positions,
@@ -114,3 +124,7 @@ class TesseraCalculator(Calculator):
             msg = f"{name} must be an integer, found {value}"
             raise CalculatorSetupError(msg)
         return int(value)
+
+
+def _state_of(atoms: Atoms) -> tuple[Any, Any]:
+    return atoms.info.get("charge"), atoms.info.get("spin")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+
 from exported import DEMO
 from tessera_export import cli
 
@@ -95,3 +96,18 @@ def test_a_file_that_is_no_checkpoint_is_refused(capsys, tmp_path: Path) -> None
     text = refused(capsys, tmp_path / "m.pt2", garbage, "-c", DEMO / "config.yaml")
     assert "model.pt" in text
     assert "Traceback" not in text
+
+
+def test_a_missing_compiler_is_named_before_any_work(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt")
+    assert "expected no-such-compiler on PATH" in text
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_an_export_for_a_gpu_needs_one(capsys, tmp_path: Path) -> None:
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--device", "cuda")
+    assert "--device cuda: expected a GPU, on which the artifact is compiled and verified, found " in text
+    assert "use --device cpu" in text

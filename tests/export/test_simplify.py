@@ -3,9 +3,10 @@
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
 from tessera_export import simplify as room
 from tessera_export.simplify import simplify
-from torch.fx.experimental.proxy_tensor import make_fx
 
 
 def traced(function, *inputs: torch.Tensor) -> torch.fx.GraphModule:
@@ -75,3 +76,14 @@ def test_a_graph_that_writes_in_place_is_refused(x: torch.Tensor) -> None:
     module = traced(lambda a: torch.zeros_like(a).add_(a), x)
     with pytest.raises(ValueError, match="in place"):
         simplify(module)
+
+
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_a_product_over_one_term_is_a_multiplication(x: torch.Tensor, is_constant: bool) -> None:
+    """Inductor takes small outer products apart, which would make a least number of rows part of the program."""
+    row = torch.tensor([[2.0, -3.0]], dtype=torch.float64)
+    module = traced(lambda a, b: a[:, :1] @ (row if is_constant else b) + a @ a.T[:, :2], x, row)
+    before = module(x, row)
+    simplify(module)
+    assert targets(module).count("aten.mm.default") == 1
+    assert torch.equal(module(x, row), before)

@@ -2,14 +2,15 @@
 """The traced program: free extents, the exchanges of ARCHITECTURE.md, and refusals."""
 
 import pytest
-import tessera.ops
 import torch
+from torch.export import Dim
+
+import tessera.ops
 from exported import small_model
 from tessera.model import E2Former
 from tessera_export.errors import ExportError
 from tessera_export.flat import InputSpec, input_specs, unflatten
 from tessera_export.trace import check_extents_are_free, count_operator, example_inputs, export_step, trace_step
-from torch.export import Dim
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tessera.ops
 import torch
+
+import tessera.ops
 from exported import small_model
 from tessera.model import E2Former, energy_and_edge_gradients, forces_and_strain
 from tessera_export import cli, pipeline
@@ -60,7 +61,7 @@ def test_a_float32_artifact_is_measured_by_the_rounding_of_eager_float32(results
 
 
 def test_the_systems_hold_every_element_every_size_and_every_trap() -> None:
-    numbers = [1, 6, 8, 17]
+    numbers = list(range(1, 19))  # so many that a small random system would miss some
     systems = verification_systems(numbers, cutoff=5.0, charges=(-1, 1))
     assert [len(system.numbers) for system in systems[:3]] == list(LIQUID_SIZES)
     assert all(set(system.numbers) == set(numbers) for system in systems[:3])
@@ -74,7 +75,7 @@ def test_the_systems_hold_every_element_every_size_and_every_trap() -> None:
 
 
 def test_the_liquids_keep_their_distance_across_faces() -> None:
-    system = random_liquid(np.random.default_rng(3), 60, [1, 8])
+    system = random_liquid(np.random.default_rng(3), 200, [1, 8])
     distances = small_graph(system).lists[0].vector.norm(dim=-1)
     assert len(distances) > 0
     assert float(distances.min()) >= SMALLEST_DISTANCE
@@ -116,11 +117,11 @@ def export_with(
 
     intact = artifact("tiny", "float32")
 
-    def run(output: Path, spoil: Callable[[E2Former], None]) -> int:
+    def run(output: Path, spoil: Callable[[E2Former], None] = lambda _: None, compiled: Path = intact) -> int:
         model = small_model("tiny")
 
         def hand_out(_program: object, draft: Path, *_rest: object) -> None:
-            shutil.copy(intact, draft)
+            shutil.copy(compiled, draft)
             spoil(model)
 
         monkeypatch.setattr(pipeline, "trace_step", lambda *_: traced)
@@ -163,7 +164,7 @@ def test_an_intact_model_is_written_with_nothing_beside_it(
 ) -> None:
     output = tmp_path / "model.pt2"
     with caplog.at_level(logging.INFO):
-        assert export_with(output, lambda _: None) == 0
+        assert export_with(output) == 0
     assert list(tmp_path.iterdir()) == [output]
     for phase in PHASES:
         assert any(message.startswith(phase) for message in caplog.messages), phase
@@ -174,3 +175,14 @@ def test_an_older_artifact_stays_when_the_new_one_is_wrong(export_with: Callable
     output.write_bytes(b"older")
     assert export_with(output, lambda model: model.head.layers[2].weight.data.add_(0.05)) == 3
     assert output.read_bytes() == b"older"
+
+
+def test_a_program_that_does_not_load_is_not_written(
+    export_with: Callable[..., int], artifact: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = tmp_path / "half.pt2"
+    content = artifact("tiny", "float32").read_bytes()
+    half.write_bytes(content[: len(content) // 2])
+    assert export_with(tmp_path / "model.pt2", compiled=half) == 3
+    assert "does not run, nothing was written" in capsys.readouterr().err
+    assert not (tmp_path / "model.pt2").exists()

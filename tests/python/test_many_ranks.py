@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Any number of ranks gives what one rank gives: exact decompositions on virtual ranks (float64)."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ ENERGY_RTOL = 1e-10
 FORCE_ATOL = 1e-9  # eV/Å
 VIRIAL_ATOL = 1e-8  # eV, a sum over all edges
 RANKS = [2, 3, 4, 8]
+CURVES = ["hilbert", "morton"]
 PEERS = ["multi-box", "rank-box", "key-range", "all-gather", "spatial-bin"]
 
 Artifact = Callable[..., Path]
@@ -40,7 +42,7 @@ def assert_same(found: RanksResult, expected: RanksResult) -> None:
     np.testing.assert_allclose(found.atom_virials, expected.atom_virials, atol=VIRIAL_ATOL, rtol=0)
 
 
-@pytest.mark.parametrize("curve", ["hilbert", "morton"])
+@pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("num_ranks", RANKS)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_many_ranks_give_what_one_rank_gives(first_order: Path, system: str, num_ranks: int, curve: str) -> None:
@@ -161,4 +163,29 @@ def test_the_load_report_names_causes_and_extremes(first_order: Path) -> None:
     assert "first step 1" in text
     assert "displacement" in text
     for name in ("owned atoms", "halo atoms", "edges", "peers", "feature bytes a step", "exchange wait ms a step"):
-        assert f"Tessera: {name}: " in text
+        numbers = re.search(rf"^Tessera: {name} +(\S+) +(\S+) +(\S+)$", text, re.MULTILINE)
+        assert numbers, name
+        least, mean, most = map(float, numbers.groups())
+        assert 0 <= least <= mean <= most, name
+
+
+@pytest.fixture(scope="session")
+def large_water(artifact: Artifact) -> tuple[Path, Atoms, RanksResult]:
+    """23,328 atoms, a model that is quick on them, and what one rank says."""
+    model, atoms = artifact("tiny", "float64"), water_216().repeat((3, 3, 4))
+    return model, atoms, run_ranks(model, 1, [atoms])
+
+
+@pytest.mark.parametrize(("num_ranks", "curve"), [(1, "morton"), *((k, c) for k in (2, 4, 8) for c in CURVES)])
+def test_twenty_thousand_atoms_on_many_ranks(
+    large_water: tuple[Path, Atoms, RanksResult], num_ranks: int, curve: str
+) -> None:
+    model, atoms, expected = large_water
+    found = run_ranks(model, num_ranks, [atoms], curve=curve)
+    np.testing.assert_allclose(found.energy, expected.energy, rtol=ENERGY_RTOL)
+    np.testing.assert_allclose(found.forces, expected.forces, atol=FORCE_ATOL, rtol=0)
+    np.testing.assert_allclose(found.virial, expected.virial, atol=VIRIAL_ATOL, rtol=0)
+    assert np.abs(expected.forces).max() > 1e-2
+    counts = [report["num_owned"] for report in found.reports]
+    assert sum(counts) == len(atoms) == 23_328
+    assert max(counts) - min(counts) <= 1

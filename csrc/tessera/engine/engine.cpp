@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tessera/engine/engine.hpp"
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -44,6 +45,14 @@ void require_finite(std::span<const Vec3> vectors, std::span<const std::int64_t>
                     "overlapping atoms are the usual causes",
                     what, ids[k], v[0], v[1], v[2]);
   }
+}
+
+/// Out of range the model would clip the number without a word.
+void require_in_range(const char* name, long value, const std::array<long, 2>& range)
+{
+  if (value >= range[0] && value <= range[1]) return;
+  fail(Reach::collective, "{}: expected {} to {} (what the model was made for), found {}", name, range[0], range[1],
+       value);
 }
 
 }  // namespace
@@ -253,6 +262,8 @@ const StepResult& Engine::compute(const AtomsInput& atoms)
 {
   Impl& self = *impl_;
   const Stopwatch watch(self.report.total_seconds);
+  require_in_range("charge", atoms.charge, self.artifact.passport().charge_range);
+  require_in_range("multiplicity", atoms.multiplicity, self.artifact.passport().multiplicity_range);
 
   const RebuildCause cause = self.decide(atoms);
   if (cause != RebuildCause::none) self.rebuild(atoms, cause);

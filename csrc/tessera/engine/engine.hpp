@@ -67,8 +67,9 @@ struct EngineReport {
   [[nodiscard]] std::int64_t num_rebuilds() const;
 };
 
-/// What happened between two reports, as lines of text: rebuilds and their causes, minimum, average and maximum over
-/// the ranks of atoms, halo, edges, peers, messages and times. All ranks call this; each gets the same text.
+/// What happened between two reports: a line of rebuilds and their causes, then a table of minimum, average and maximum
+/// over the ranks of atoms, halo, edges and peers (of the last step), messages and times (a step). Every line begins
+/// with "Tessera: ". Empty if there was no step. All ranks call this; each gets the same text.
 [[nodiscard]] std::string describe_load(const EngineReport& before, const EngineReport& now,
                                         Communicator& communicator);
 

@@ -27,6 +27,15 @@ std::string number(double value)
   return text.data();
 }
 
+/// One line of the table.
+std::string line(const char* name, const std::string& least, const std::string& mean, const std::string& most)
+{
+  std::array<char, 128> text{};
+  std::snprintf(text.data(), text.size(), "Tessera: %-24s %13s %13s %13s\n", name, least.c_str(), mean.c_str(),
+                most.c_str());
+  return text.data();
+}
+
 }  // namespace
 
 std::int64_t EngineReport::num_rebuilds() const
@@ -80,9 +89,9 @@ std::string describe_load(const EngineReport& before, const EngineReport& now, C
     separator = ", ";
   }
   text += format("{}, {} cuts\n", *separator == ',' ? ")" : "", now.cuts - before.cuts);
+  text += line("of each rank", "min", "avg", "max");
   for (std::size_t k = 0; k < rows.size(); ++k) {
-    text += format("Tessera: {}: {} min, {} avg, {} max\n", rows[k].name, number(least[k]),
-                   number(sum[k] / communicator.num_ranks()), number(most[k]));
+    text += line(rows[k].name, number(least[k]), number(sum[k] / communicator.num_ranks()), number(most[k]));
   }
   return text;
 }

@@ -14,10 +14,16 @@ struct UnitBox {
   Vec3 low{}, high{};
 };
 
-/// Bounding boxes of a shard: its rows, in curve order, cut into at most `num_boxes` runs of equal length.
+/// @pre there is a row.
+[[nodiscard]] UnitBox bounding_box(std::span<const Vec3> unit_positions);
+
+/// Bounding boxes of a shard: its rows, in curve order, cut into at most `num_boxes` stretches that enclose little
+/// volume.
 ///
-/// A curve-ordered run is compact, so a few boxes follow the outline of a shard that one box would overstate.
-/// @param unit_positions [num_rows] Curve::unit_position() of the rows. No rows, no boxes.
+/// A shard of an equal-count cut is mostly a cube of the curve with a sliver of the cube before it or after it; one
+/// box of both overstates it. Each cut falls where it saves the most volume, so a sliver gets a box of its own; equally
+/// long stretches would mix the two.
+/// @param unit_positions [num_rows] Curve::unit_position() of the rows, or other coordinates. No rows, no boxes.
 [[nodiscard]] std::vector<UnitBox> bounding_boxes(std::span<const Vec3> unit_positions, int num_boxes);
 
 /// Whether two boxes come within `unit_reach` along every axis, images along periodic axes included.

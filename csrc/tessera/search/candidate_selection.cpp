@@ -29,26 +29,6 @@ Vec3 fraction_margin(double distance, const Box& box)
   return {distance / box.height(0), distance / box.height(1), distance / box.height(2)};
 }
 
-std::vector<FractionBox> bounding_boxes_of_runs(std::span<const Vec3> fractions, std::int64_t num_boxes)
-{
-  const auto num_rows = static_cast<std::int64_t>(fractions.size());
-  const std::int64_t num_runs = std::min(num_rows, std::max<std::int64_t>(num_boxes, 1));
-  std::vector<FractionBox> boxes;
-  for (std::int64_t run = 0; run < num_runs; ++run) {
-    const std::int64_t first = run * num_rows / num_runs;
-    const std::int64_t last = (run + 1) * num_rows / num_runs;
-    FractionBox box{fractions[first], fractions[first]};
-    for (const Vec3& fraction : fractions.subspan(first, last - first)) {
-      for (int k = 0; k < 3; ++k) {
-        box.low[k] = std::min(box.low[k], fraction[k]);
-        box.high[k] = std::max(box.high[k], fraction[k]);
-      }
-    }
-    boxes.push_back(box);
-  }
-  return boxes;
-}
-
 std::vector<std::int64_t> rows_near(std::span<const Vec3> fractions, std::span<const FractionBox> boxes,
                                     const Vec3& margin, const std::array<bool, 3>& periodic)
 {
@@ -57,7 +37,7 @@ std::vector<std::int64_t> rows_near(std::span<const Vec3> fractions, std::span<c
   const auto num_rows = static_cast<std::int64_t>(fractions.size());
   for (std::int64_t first = 0; first < num_rows; first += kRowsPerRun) {
     const std::int64_t last = std::min(num_rows, first + kRowsPerRun);
-    const FractionBox run = bounding_boxes_of_runs(fractions.subspan(first, last - first), 1).front();
+    const FractionBox run = bounding_box(fractions.subspan(first, last - first));
     close.clear();
     std::copy_if(boxes.begin(), boxes.end(), std::back_inserter(close),
                  [&](const FractionBox& box) { return are_near(run, box, margin, periodic); });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/comm/communicator.hpp"
+#include "tessera/partition/shard_boxes.hpp"
 #include "tessera/search/candidates.hpp"
 #include "tessera/search/wrapped_positions.hpp"
 
@@ -25,10 +26,8 @@ struct CandidateContext {
   Communicator& communicator;
 };
 
-/// A box in fractional coordinates, wrapped along periodic axes.
-struct FractionBox {
-  Vec3 low{}, high{};
-};
+/// A box in fractional coordinates; along periodic axes any image of it stands for all.
+using FractionBox = UnitBox;
 
 /// Whether boxes come within `margin` (fractional, an axis) of each other, images along periodic axes included.
 [[nodiscard]] bool are_near(const FractionBox& a, const FractionBox& b, const Vec3& margin,
@@ -36,9 +35,6 @@ struct FractionBox {
 
 /// Fractional margins that cover `distance` Å in any direction.
 [[nodiscard]] Vec3 fraction_margin(double distance, const Box& box);
-
-/// Bounding boxes of rows [first, last) of equal runs, at most `num_boxes` of them; rows in curve order are compact.
-[[nodiscard]] std::vector<FractionBox> bounding_boxes_of_runs(std::span<const Vec3> fractions, std::int64_t num_boxes);
 
 /// Rows that lie within `margin` of any of the boxes, ascending.
 [[nodiscard]] std::vector<std::int64_t> rows_near(std::span<const Vec3> fractions, std::span<const FractionBox> boxes,

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // rank-box and multi-box: every rank tells all others a few bounding boxes of its atoms.
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
 
 #include "tessera/base/error.hpp"
@@ -14,6 +17,44 @@ struct BoxRecord {
   FractionBox box;
 };
 
+// Slabs in which the widest gap of a periodic axis is sought.
+constexpr int kNumSlabs = 64;
+
+/// Where an axis is best cut open: the middle of the widest gap between occupied slabs, 0 if every slab is occupied.
+double widest_gap(std::span<const Vec3> fractions, int axis)
+{
+  std::array<bool, kNumSlabs> is_occupied{};
+  for (const Vec3& fraction : fractions) {
+    is_occupied[std::clamp(static_cast<int>(fraction[axis] * kNumSlabs), 0, kNumSlabs - 1)] = true;
+  }
+  int length = 0, widest = 0, end = 0;
+  for (int slab = 0; slab < 2 * kNumSlabs; ++slab) {  // twice around, for the gap across the face
+    length = is_occupied[slab % kNumSlabs] ? 0 : length + 1;
+    if (length > widest) {
+      widest = length;
+      end = slab + 1;
+    }
+  }
+  if (widest == 0 || widest >= kNumSlabs) return 0;
+  const double middle = (end - 0.5 * widest) / kNumSlabs;
+  return middle - std::floor(middle);
+}
+
+/// Images of the rows that stand together: since the cut some atoms have crossed a face of the cell, and a box around
+/// both ends of an axis would hold all of it.
+std::vector<Vec3> gather_images(std::span<const Vec3> fractions, const std::array<bool, 3>& periodic)
+{
+  std::vector<Vec3> gathered(fractions.begin(), fractions.end());
+  for (int axis = 0; axis < 3; ++axis) {
+    if (!periodic[axis]) continue;
+    const double gap = widest_gap(fractions, axis);
+    for (Vec3& fraction : gathered) {
+      if (fraction[axis] < gap) fraction[axis] += 1;
+    }
+  }
+  return gathered;
+}
+
 }  // namespace
 
 Selection select_by_boxes(const CandidateContext& context, int boxes_per_rank)
@@ -22,7 +63,7 @@ Selection select_by_boxes(const CandidateContext& context, int boxes_per_rank)
   Communicator& communicator = context.communicator;
   const Vec3 slack = fraction_margin(context.wrapped.rounding, context.box);
   std::vector<BoxRecord> mine(boxes_per_rank);
-  const auto boxes = bounding_boxes_of_runs(context.wrapped.fractions, boxes_per_rank);
+  const auto boxes = bounding_boxes(gather_images(context.wrapped.fractions, context.box.periodic()), boxes_per_rank);
   for (std::size_t k = 0; k < boxes.size(); ++k) {
     mine[k] = {1, {boxes[k].low - slack, boxes[k].high + slack}};
   }

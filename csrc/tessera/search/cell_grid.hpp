@@ -35,7 +35,8 @@ class CellGrid {
   [[nodiscard]] std::span<const std::int64_t> rows() const noexcept { return rows_; }
   [[nodiscard]] std::span<const Vec3> wrapped_positions() const noexcept { return wrapped_; }
 
-  /// Replaces `found` by everything that may lie within the cutoff of an atom of the cell.
+  /// Replaces `found` by everything that may lie within the cutoff of an atom of the cell. Of several images of one
+  /// cell those with the smaller `image` come first (the order of arrays).
   void neighborhoods_of(std::int64_t cell, std::vector<Neighborhood>& found) const;
 
   /// The cutoff plus a bound on the rounding of wrapped positions, Å: no pair within the cutoff is further apart.

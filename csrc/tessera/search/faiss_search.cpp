@@ -47,7 +47,7 @@ struct PointCloud {
 PointCloud make_cloud(const WrappedPositions& wrapped, std::int64_t num_receivers, const Box& box, double reach)
 {
   const std::span<const Vec3> fractions(wrapped.fractions);
-  const FractionBox bounds = bounding_boxes_of_runs(fractions.subspan(0, num_receivers), 1).front();
+  const FractionBox bounds = bounding_box(fractions.subspan(0, num_receivers));
   const Vec3 margin = fraction_margin(reach, box);
   const Vec3 middle = box.to_cartesian(0.5 * (bounds.low + bounds.high));
   PointCloud cloud;

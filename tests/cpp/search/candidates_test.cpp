@@ -200,6 +200,20 @@ HardSystem drifted(HardSystem system, double distance)
   return system;
 }
 
+TEST(Candidates, atoms_that_cross_a_face_of_the_cell_do_not_widen_a_shard_to_the_whole_axis)
+{
+  const auto sharded = testing::cut_system(liquid(), 16, CurveKind::hilbert);
+  const HardSystem now = drifted(liquid(), 0.5);
+  const auto total = [&](const HardSystem& system, PeerScheme scheme) {
+    const auto found = search_shards(system, sharded, scheme).candidates;
+    return static_cast<double>(std::accumulate(found.begin(), found.end(), std::int64_t{0}));
+  };
+  for (const PeerScheme scheme : {PeerScheme::multi_box, PeerScheme::rank_box}) {
+    EXPECT_LT(total(now, scheme), 1.2 * total(liquid(), scheme));  // as much as shards grow by 0.5 Å each way
+  }
+  EXPECT_EQ(search_shards(now, sharded, PeerScheme::multi_box).edges, whole_edges(now));
+}
+
 TEST(KeyRange, atoms_that_have_drifted_since_the_cut_are_still_found)
 {
   constexpr double kDrift = 1.5;  // Å

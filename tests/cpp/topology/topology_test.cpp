@@ -26,7 +26,8 @@ TEST(Topology, every_list_is_the_search_at_its_own_cutoff_and_skin)
     const auto count = static_cast<std::int64_t>(system.positions.size());
     const std::vector<double> cutoffs{0.6 * system.cutoff, 0.8 * system.cutoff};
     const double skin = 0.2 * system.cutoff;
-    const Topology topology = build_topology(system.positions, system.box, cutoffs, skin, 4);
+    const auto comm = make_serial_communicator();
+    const Topology topology = build_topology(system.positions, {}, system.box, cutoffs, skin, 4, cell_search, *comm);
     ASSERT_EQ(topology.lists.size(), 2U);
     EXPECT_EQ(topology.epoch, 4);
     EXPECT_EQ(topology.num_owned, count);
@@ -41,7 +42,8 @@ TEST(Topology, every_list_is_the_search_at_its_own_cutoff_and_skin)
 
 TEST(Topology, one_without_cutoffs_is_refused)
 {
-  EXPECT_THROW((void)build_topology({}, testing::cube(9), {}, 1.0, 1), Error);
+  const auto comm = make_serial_communicator();
+  EXPECT_THROW((void)build_topology({}, {}, testing::cube(9), {}, 1.0, 1, cell_search, *comm), Error);
 }
 
 }  // namespace

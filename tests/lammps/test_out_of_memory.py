@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""A rank that gets no more memory ends the whole run with its reason (the system's limit, no hook in the product)."""
+
+import re
+import sys
+import time
+
+import pytest
+from lammps_program import run
+from water_systems import write_data
+
+from many_ranks import water_216
+
+SECONDS_TO_END = 10
+MASSES = {"H": 1.008, "C": 12.011, "O": 15.999}
+
+#: Leaves rank 1 of the run in this folder the address space that it has used so far, and 16 MiB.
+LIMIT = """import pathlib, re, resource
+for process in pathlib.Path("/proc").glob("[0-9]*"):
+    try:
+        is_lmp = (process / "exe").readlink().name == "lmp"
+        if not is_lmp or (process / "cwd").readlink() != pathlib.Path.cwd():
+            continue
+        if b"PMI_RANK=1\\0" in (process / "environ").read_bytes():
+            peak = int(re.search(r"VmPeak:\\s+(\\d+) kB", (process / "status").read_text())[1])
+            limit = (peak + 16 * 1024) * 1024
+            resource.prlimit(int(process.name), resource.RLIMIT_AS, (limit, limit))
+            print("rank 1 is limited", flush=True)
+    except OSError:  # ended meanwhile, or another user's
+        continue
+"""
+SCRIPT = """units metal
+atom_style atomic
+read_data box.data
+replicate {copies}
+{sparse}
+pair_style tessera skin {skin}
+pair_coeff * * {model} H C O
+thermo_style custom step pe
+run 0
+shell "{python} limit.py"
+run 0
+print "the same step fits the limit"
+{dense}
+shell "touch dense"
+run 0
+"""
+SCALE = "change_box all x scale {0} y scale {0} z scale {0} remap"
+#: Denser atoms have more pairs. Either the model's features outgrow the limit, or the search's pairs do before them.
+CASES = {
+    "model": {"name": "first", "skin": 0.5, "copies": "1 1 1", "sparse": "", "dense": SCALE.format(0.6)},
+    "search": {"name": "tiny", "skin": 8.0, "copies": "2 2 2", "sparse": SCALE.format(4), "dense": SCALE.format(0.25)},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_rank_without_memory_ends_the_run_within_ten_seconds(tmp_path, artifact, case):
+    changes = dict(CASES[case])
+    model = artifact(changes.pop("name"), "float32" if case == "search" else "float64")
+    write_data(tmp_path / "box.data", water_216(), ["H", "C", "O"], masses=MASSES)
+    (tmp_path / "limit.py").write_text(LIMIT)
+    done = run(SCRIPT.format(model=model, python=sys.executable, **changes), tmp_path, ranks=2)
+    seconds = time.time() - (tmp_path / "dense").stat().st_mtime
+    assert "rank 1 is limited" in done.text
+    assert "the same step fits the limit" in done.text
+    assert done.code != 0
+    reason = re.search(r"ERROR on proc 1: pair_style tessera: (.*)", done.text)
+    assert reason, done.text[-3000:]
+    assert re.search("memory|bad_alloc", reason[1]), reason[1]
+    assert seconds < SECONDS_TO_END
