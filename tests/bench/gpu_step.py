@@ -17,18 +17,28 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tessera_export.pipeline import ExportOptions, export_model
-from tessera_export.progress import Progress
-
 from lammps_program import plugin, program
+
 from many_ranks import WATER_216, water_216
 from tessera import _C
 from tessera.model import E2Former, ModelConfig, Stage
+from tessera_export.pipeline import ExportOptions, export_model
+from tessera_export.progress import Progress
 
 STEPS = 7
 SEED = 7
 #: Å; a random step that moves atoms as 1 fs at 300 K does, so that lists are reused but edges change.
 STEP_LENGTH = 0.01
+HEADER = """# A step of the paper-size model on one {gpu}
+
+C = 256, 128 heads, 256 basis functions, zero-order, 3 x 5 Å + 1 x 8 Å, random weights, float32; water; one rank; commit
+{commit}; torch {torch}; medians of {steps} steps, ms. Step: Engine::compute, no rebuild. Model: of it, Artifact::run with
+padding and indexing on the host. Compute: of it, the compiled code. Transfer: inputs up, results down. The pair
+search, the active edges and the force assembly run on the host, on one thread. LAMMPS step: mean, rebuilds included.
+
+| atoms | edges | matmul | step | model | compute | transfer | peak GiB | forces against FP32, eV/Å | LAMMPS step |
+|---|---|---|---|---|---|---|---|---|---|
+"""
 
 
 def paper_model() -> E2Former:
@@ -64,7 +74,8 @@ class Run:
 
     def evaluate(self) -> dict:
         return self.engine.compute(self.atoms.positions, self.elements, self.ids, self.atoms.cell.array.tolist(),
-                                   [True] * 3, False, False, 0, 1)  # fmt: skip
+                                   [True] * 3, is_reordered=False, wants_atom_virial=False, charge=0,
+                                   multiplicity=1)  # fmt: skip
 
     def measure(self) -> dict[str, float]:
         """Medians over STEPS, ms; edges; peak GiB of the device."""
@@ -136,18 +147,9 @@ def main() -> None:
     parser.add_argument("--sizes", default="222,224,244")
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
-    lines = [
-        f"# A step of the paper-size model on one {torch.cuda.get_device_name()}",
-        "",
-        f"C = 256, 128 heads, 256 basis functions, zero-order, 3 x 5 Å + 1 x 8 Å, random weights, float32; water; commit "
-        f"{arguments.commit}; torch {torch.__version__}; one rank; medians of {STEPS} steps, ms. "
-        "Step: Engine::compute without rebuilds. Model: of it, Artifact::run with padding and indexing on the host. Compute: "
-        "of it, the compiled code. Transfer: inputs up, results down. The pair search, the active edges and the force "
-        "assembly run on the host, on one thread. LAMMPS step: mean, rebuilds included.",
-        "",
-        "| atoms | edges | matmul | step | model | compute | transfer | peak GiB | forces against FP32 eV/Å | LAMMPS step |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    lines = HEADER.format(
+        gpu=torch.cuda.get_device_name(), commit=arguments.commit, torch=torch.__version__, steps=STEPS
+    ).splitlines()
     tables = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

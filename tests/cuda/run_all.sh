@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Builds Tessera with CUDA, tests it on the GPU of this machine and measures: prints the tables last.
 #
-#   tests/cuda/run_all.sh [build|test|bench ...]      default: all three
+#   tests/cuda/run_all.sh [build|test|sanitize|bench ...]      default: all four
 #
 # PYTHON         python with torch for CUDA, pybind11, pytest, ase (default python3)
 # TESSERA_PREFIX prefix of MPI and LAMMPS: lib/libmpi.so, bin/mpiexec, lammps/lmp, lammps/include (optional)
@@ -12,7 +12,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python3}
 prefix=${TESSERA_PREFIX:-}
 results=${RESULTS:-$root/tests/bench/results}
-stages=${*:-build test bench}
+stages=${*:-build test sanitize bench}
 mkdir -p "$results"
 export PYTHONPATH=$root/python:$root/export:$root/tests:$root/tests/python:$root/tests/lammps${PYTHONPATH:+:$PYTHONPATH}
 failures=""
@@ -39,13 +39,32 @@ build() {
   cmake --install "$root/build-cuda" > /dev/null
 }
 
+artifacts() {  # those of the tests, all at once: each takes a core for about a minute
+  local arguments
+  for arguments in '"first", "float64"' '"first", "float64", (), "cuda"' '"first", "float32", (), "cuda"' \
+    '"tiny", "float64"' '"tiny", "float32", (), "cuda"'; do
+    "$python" -c "from exported import Request, export; export(Request($arguments))" \
+      >> "$results/export.log" 2>&1 &
+  done
+  wait
+}
+
 tests() {
+  artifacts
   (cd "$root" && "$python" -m pytest -p no:cacheprovider -q -s tests/cuda > "$results/test.log" 2>&1)
   local code=$?
   grep "^GPU" "$results/test.log"
   grep -E "^(FAILED|ERROR)" "$results/test.log" | head -40
   [ $code -eq 0 ] || grep -E -B3 "^E  " "$results/test.log" | head -60
   tail -3 "$results/test.log"
+  return $code
+}
+
+sanitize() {  # accesses out of bounds; the kernels share no memory between threads, so there is nothing to race for
+  (cd "$root" && compute-sanitizer --tool memcheck --error-exitcode 9 "$python" -m pytest -p no:cacheprovider -q \
+    tests/cuda/test_cuda_operators.py -k "reference or lists or halo" > "$results/sanitize.log" 2>&1)
+  local code=$?
+  grep -E "ERROR SUMMARY|passed|failed" "$results/sanitize.log"
   return $code
 }
 
@@ -58,8 +77,9 @@ for name in $stages; do
   case $name in
     build) stage build build ;;
     test) stage test tests ;;
+    sanitize) stage sanitize sanitize ;;
     bench) stage bench bench ;;
-    *) echo "expected build, test or bench, found $name"; exit 2 ;;
+    *) echo "expected build, test, sanitize or bench, found $name"; exit 2 ;;
   esac
 done
 [ -z "$failures" ] || { echo "FAILED:$failures"; exit 1; }

@@ -4,8 +4,8 @@
 import numpy as np
 import pytest
 from gpu import needs_gpu
-
 from lammps_program import run_well
+
 from many_ranks import SYSTEMS, WATER_216, run_ranks, water_216
 from tessera import _C
 
@@ -28,7 +28,8 @@ def test_the_gpu_gives_what_the_cpu_gives(artifact, system, num_ranks):
     np.testing.assert_allclose(found.energy, expected.energy, rtol=ENERGY_RTOL)
     np.testing.assert_allclose(found.forces, expected.forces, atol=FORCE_ATOL, rtol=0)
     np.testing.assert_allclose(found.virial, expected.virial, atol=1e-8, rtol=0)
-    print(f"\nGPU float64 {system:30} K={num_ranks} |dE|/|E| {abs(found.energy / expected.energy - 1).max():.1e} "
+    print(f"\nGPU float64 {system:30} K={num_ranks} |dE|/|E| "  # noqa: T201
+          f"{abs(found.energy / expected.energy - 1).max():.1e} max|F| {abs(expected.forces).max():.1e} "
           f"max|dF| {abs(found.forces - expected.forces).max():.1e} eV/Å")  # fmt: skip
 
 

@@ -34,8 +34,9 @@ std::string gpu_capability(int device)
 void check_cuda(int code, const char* what)
 {
   const auto error = static_cast<cudaError_t>(code);
-  TESSERA_REQUIRE(error == cudaSuccess, "CUDA: {} failed with {} ({}); compute-sanitizer finds the cause of a bad access",
-                  what, cudaGetErrorName(error), cudaGetErrorString(error));
+  TESSERA_REQUIRE(error == cudaSuccess,
+                  "CUDA: {} failed with {} ({}); compute-sanitizer finds the cause of a bad access", what,
+                  cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
 }  // namespace tessera

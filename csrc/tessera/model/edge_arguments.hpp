@@ -17,8 +17,10 @@ inline EdgeArrays edge_arrays(const char* op, const at::Tensor& receiver, const 
   require(op, "receiver_range", receiver_range, at::kLong, {num_receivers, 2});
   require(op, "sender_order", sender_order, at::kLong, {num_edges});
   require(op, "sender_range", sender_range, at::kLong, {num_senders, 2});
-  return {receiver.const_data_ptr<std::int64_t>(), sender.const_data_ptr<std::int64_t>(),
-          receiver_range.const_data_ptr<std::int64_t>(), sender_order.const_data_ptr<std::int64_t>(),
+  return {receiver.const_data_ptr<std::int64_t>(),
+          sender.const_data_ptr<std::int64_t>(),
+          receiver_range.const_data_ptr<std::int64_t>(),
+          sender_order.const_data_ptr<std::int64_t>(),
           sender_range.const_data_ptr<std::int64_t>(),
           num_edges,
           num_receivers,

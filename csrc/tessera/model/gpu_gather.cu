@@ -78,8 +78,7 @@ void launch(const GatherSum<Real>& in, Real* out, Stream stream, const char* nam
   const auto items = in.num_rows * in.moments * in.columns;
   if (items == 0) return;
   constexpr int width = kPack<Real>;
-  const bool has_packs =
-      in.channels % width == 0 && (in.head_width > 0 ? in.head_width : in.heads) % width == 0;
+  const bool has_packs = in.channels % width == 0 && (in.head_width > 0 ? in.head_width : in.heads) % width == 0;
   if (has_packs && is_aligned(in.scale) && is_aligned(in.source) && is_aligned(out)) {
     gather_sum<Real, width><<<blocks_for(items / width), kBlock, 0, stream>>>(in, out);
   } else {

@@ -21,15 +21,15 @@ CUstream_st* stream_of(const at::Tensor& /*tensor*/) { refuse(); }
 
 namespace gpu {
 
-#define TESSERA_REFUSE(name, Arguments, Output)               \
-  template <typename Real>                                    \
-  void name(const Arguments<Real>&, Output, Stream)           \
-  {                                                           \
-    refuse();                                                 \
+#define TESSERA_REFUSE(name, Arguments, Output)     \
+  template <typename Real>                          \
+  void name(const Arguments<Real>&, Output, Stream) \
+  {                                                 \
+    refuse();                                       \
   }
-#define TESSERA_REFUSE_EACH(name, Arguments)                                 \
-  TESSERA_REFUSE(name, Arguments, Real*)                                     \
-  template void name(const Arguments<float>&, float*, Stream);               \
+#define TESSERA_REFUSE_EACH(name, Arguments)                   \
+  TESSERA_REFUSE(name, Arguments, Real*)                       \
+  template void name(const Arguments<float>&, float*, Stream); \
   template void name(const Arguments<double>&, double*, Stream);
 
 TESSERA_REFUSE_EACH(sum, Segments)

@@ -59,11 +59,10 @@ void require(const char* op, const char* name, const at::Tensor& tensor, at::Sca
 void require_on(at::Device device, const char* op, const char* name, const at::Tensor& tensor, at::ScalarType type,
                 std::initializer_list<std::int64_t> extents)
 {
-  TESSERA_REQUIRE(
-      tensor.scalar_type() == type && has_extents(tensor, extents) && tensor.is_contiguous() &&
-          tensor.device() == device,
-      "tessera::{}: {} must be a contiguous {} {} on {}, found {}; call .contiguous() or .to() first", op, name,
-      c10::toString(type), describe(extents), device.str(), describe(tensor));
+  TESSERA_REQUIRE(tensor.scalar_type() == type && has_extents(tensor, extents) && tensor.is_contiguous() &&
+                      tensor.device() == device,
+                  "tessera::{}: {} must be a contiguous {} {} on {}, found {}; call .contiguous() or .to() first", op,
+                  name, c10::toString(type), describe(extents), device.str(), describe(tensor));
 }
 
 at::ScalarType require_floating(const char* op, const char* name, const at::Tensor& tensor,
