@@ -32,7 +32,7 @@ STEP_LENGTH = 0.01
 HEADER = """# A step of the paper-size model on one {gpu}
 
 C = 256, 128 heads, 256 basis functions, zero-order, 3 x 5 Å + 1 x 8 Å, random weights, float32; water; one rank; commit
-{commit}; torch {torch}; medians of {steps} steps, ms. Step: Engine::compute, no rebuild. Model: of it, Artifact::run with
+{commit}; torch {torch}; medians of {steps} steps, ms. Step: Engine::compute. Model: of it, Artifact::run with
 padding and indexing on the host. Compute: of it, the compiled code. Transfer: inputs up, results down. The pair
 search, the active edges and the force assembly run on the host, on one thread. LAMMPS step: mean, rebuilds included.
 
