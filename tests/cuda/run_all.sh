@@ -43,7 +43,7 @@ artifacts() {  # those of the tests, all at once: each takes a core for about a 
   local arguments
   for arguments in '"first", "float64"' '"first", "float64", (), "cuda"' '"first", "float32", (), "cuda"' \
     '"tiny", "float64"' '"tiny", "float32", (), "cuda"'; do
-    "$python" -c "from exported import Request, export; export(Request($arguments))" \
+    OMP_NUM_THREADS=3 "$python" -c "from exported import Request, export; export(Request($arguments))" \
       >> "$results/export.log" 2>&1 &
   done
   wait
