@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 
 #include "comm.h"
@@ -30,6 +31,10 @@ void guard(LAMMPS* lmp, Body&& body)
   } catch (const tessera::Error& problem) {
     text = std::string("pair_style tessera: ") + problem.what();
     is_collective = problem.reach() == tessera::Reach::collective;
+  } catch (const std::bad_alloc&) {
+    text =
+        "pair_style tessera: expected memory for the atoms, pairs and features of this rank, found none left; use more "
+        "ranks, a smaller skin, or a model with narrower channels";
   } catch (const std::exception& problem) {
     text = std::string("pair_style tessera: unexpected failure: ") + problem.what();
   }

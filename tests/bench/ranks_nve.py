@@ -44,7 +44,7 @@ thermo 10
 thermo_style custom step temp pe etotal press
 thermo_modify format float %.15g
 fix move all nve
-dump first all custom 10 first.{ranks}.dump id xu yu zu
+dump first all custom 10 first.{ranks}.dump id type xu yu zu
 dump_modify first sort id format float %.15g
 log log.{ranks}
 run 100

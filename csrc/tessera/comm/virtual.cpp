@@ -301,28 +301,35 @@ void run_virtual_ranks(int num_ranks, const std::function<void(const std::shared
 {
   VirtualWorld world(num_ranks);
   std::mutex mutex;
-  std::exception_ptr first_failure;
-  const auto record = [&] {
+  // A collective error often says no more than that some rank failed: that rank's own reason is worth more, whichever
+  // comes first. All ranks throw a collective error at one point, so it needs no abort.
+  std::exception_ptr own_failure, collective_failure;
+  const auto record = [&](std::exception_ptr& failure) {
     const std::scoped_lock lock(mutex);
-    if (!first_failure) first_failure = std::current_exception();
+    if (!failure) failure = std::current_exception();
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < num_ranks; ++rank) {
     threads.emplace_back([&, communicator = std::shared_ptr<Communicator>(world.communicator(rank))]() mutable {
       try {
         body(communicator);
+      } catch (const Error& failure) {
+        const bool is_collective = failure.reach() == Reach::collective;
+        record(is_collective ? collective_failure : own_failure);
+        if (!is_collective) communicator->abort(failure.what());
       } catch (const std::exception& failure) {
-        record();
+        record(own_failure);
         communicator->abort(failure.what());
       } catch (...) {
-        record();
+        record(own_failure);
         communicator->abort("unknown exception");
       }
       communicator.reset();  // leave now, not when the threads are joined
     });
   }
   for (auto& thread : threads) thread.join();
-  if (first_failure) std::rethrow_exception(first_failure);
+  if (own_failure) std::rethrow_exception(own_failure);
+  if (collective_failure) std::rethrow_exception(collective_failure);
 }
 
 }  // namespace tessera

@@ -32,7 +32,8 @@ class VirtualWorld {
 
 /// Runs `body` on `num_ranks` threads, one a rank, and waits for all.
 ///
-/// A rank that throws aborts the others. Rethrows what the first failing rank threw.
+/// A rank that throws aborts the others, unless it throws a collective error, which all throw. Rethrows what the first
+/// failing rank threw, and a collective error only if no rank had a reason of its own.
 void run_virtual_ranks(int num_ranks, const std::function<void(const std::shared_ptr<Communicator>&)>& body);
 
 }  // namespace tessera

@@ -26,7 +26,7 @@ constexpr double kHeadRoom = 1.1;  // untouched memory costs nothing
 class PartnerFinder {
  public:
   PartnerFinder(std::span<const Vec3> positions, const Box& box, double cutoff)
-      : positions_(positions), box_(box), cutoff_sq_(cutoff * cutoff), grid_(positions, box, cutoff)
+      : positions_(positions), box_(box), cutoff_(cutoff), grid_(positions, box, cutoff)
   {
   }
 
@@ -55,7 +55,7 @@ class PartnerFinder {
   }
 
  private:
-  /// Wrapped positions decide cheaply and generously, edge_vector() exactly.
+  /// Wrapped positions decide where they can; within twice their rounding of the cutoff edge_vector() does, exactly.
   void find_partners(std::int64_t i)
   {
     if (grid_.cell_of(i) != cell_) {
@@ -65,18 +65,22 @@ class PartnerFinder {
     }
     partners_.clear();
     const double reach_sq = grid_.reach() * grid_.reach();
+    const double surely = std::max(0.0, cutoff_ - 2 * (grid_.reach() - cutoff_));
     const Vec3 center = grid_.wrapped(i);
     for (std::size_t n = 0; n < neighborhoods_.size(); ++n) {
       const auto& near = neighborhoods_[n];
       const Vec3 moved_center = center - near.translation;
       for (std::int64_t place = near.first; place < near.last; ++place) {
         const Vec3 guess = moved_center - grid_.wrapped_positions()[place];
-        if (dot(guess, guess) > reach_sq) continue;
+        const double distance_sq = dot(guess, guess);
+        if (distance_sq > reach_sq) continue;
         const std::int64_t j = grid_.rows()[place];
-        const Shift shift = shift_of(i, j, near);
-        if (i == j && shift == Shift{}) continue;
-        const Vec3 v = edge_vector(positions_[i], positions_[j], shift, box_);
-        if (dot(v, v) <= cutoff_sq_) partners_.push_back((static_cast<PartnerKey>(j) << image_bits_) | n);
+        if (i == j && near.image == Shift{}) continue;
+        if (distance_sq > surely * surely) {
+          const Vec3 v = edge_vector(positions_[i], positions_[j], shift_of(i, j, near), box_);
+          if (dot(v, v) > cutoff_ * cutoff_) continue;
+        }
+        partners_.push_back((static_cast<PartnerKey>(j) << image_bits_) | n);
       }
     }
   }
@@ -90,7 +94,7 @@ class PartnerFinder {
 
   std::span<const Vec3> positions_;
   const Box& box_;
-  double cutoff_sq_;
+  double cutoff_;
   CellGrid grid_;
   std::int64_t cell_ = -1;
   std::vector<CellGrid::Neighborhood> neighborhoods_;  // of cell_

@@ -107,6 +107,22 @@ TEST(VirtualRanks, a_message_sent_before_its_sender_left_still_arrives)
   });
 }
 
+TEST(VirtualRanks, the_reason_of_the_rank_that_failed_wins_over_the_echo_of_the_others)
+{
+  for (int failing = 0; failing < 3; ++failing) {
+    std::string text;
+    try {
+      run_virtual_ranks(3, [&](const std::shared_ptr<Communicator>& communicator) {
+        if (communicator->rank() == failing) fail(Reach::rank, "its own reason");
+        fail(Reach::collective, "some rank failed");
+      });
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    EXPECT_EQ(text, "its own reason");
+  }
+}
+
 TEST(VirtualRanks, collective_calls_that_differ_between_ranks_are_an_error)
 {
   const auto text = failure_of(2, [](Communicator& comm) {
