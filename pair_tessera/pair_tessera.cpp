@@ -229,6 +229,13 @@ void PairTessera::load_engine()
   if (neighbor->nex_type + neighbor->nex_group + neighbor->nex_mol > 0)
     error->warning(FLERR, "pair_style tessera ignores neigh_modify exclude: all atoms of its elements interact");
   describe_model();
+  if (passport_.device == "cuda") describe_device();
+}
+
+void PairTessera::describe_device() const
+{
+  utils::logmesg(lmp, tessera::format("Tessera: rank 0 computes on {}; pair search on the host{}\n", engine_->device(),
+                                      comm->nprocs > 1 ? ", features pass through pinned host memory and MPI" : ""));
 }
 
 void PairTessera::describe_model() const

@@ -38,6 +38,7 @@ class PairTessera : public Pair {
   void check_run() const;
   void load_engine();
   void describe_model() const;
+  void describe_device() const;
   void tally(const tessera::StepResult& result);
 
   tessera::EngineOptions options_;

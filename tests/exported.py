@@ -75,11 +75,12 @@ def sources_hash() -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """What to export: a configuration's name, the network dtype, and the elements to keep (all if empty)."""
+    """What to export: a configuration's name, the network dtype, the elements to keep (all if empty), the device."""
 
     name: str
     dtype: str
     elements: tuple[str, ...] = ()
+    device: str = "cpu"
 
     def key(self, model: torch.nn.Module) -> str:
         weights = hashlib.sha256()
@@ -113,19 +114,19 @@ def load_model(name: str, elements: Sequence[str] = ()) -> E2Former:
 def export(request: Request) -> Path:
     """Path of the artifact, exported now unless an earlier run left the same one."""
     model = load_model(request.name, request.elements)
-    path = artifact_folder() / f"{request.name}-{request.dtype}-{request.key(model)}.pt2"
+    path = artifact_folder() / f"{request.name}-{request.dtype}-{request.device}-{request.key(model)}.pt2"
     if not path.exists():
-        export_model(model, path, ExportOptions(dtype=request.dtype), Progress(is_quiet=True))
+        export_model(model, path, ExportOptions(request.dtype, request.device), Progress(is_quiet=True))
     return path
 
 
 @pytest.fixture(scope="session")
 def artifact() -> Callable[..., Path]:
-    """Give `artifact(name, dtype, elements=())`: name is "demo" or a key of SMALL_CONFIGS."""
+    """Give `artifact(name, dtype, elements=(), device="cpu")`: name is "demo" or a key of SMALL_CONFIGS."""
     made: dict[Request, Path] = {}
 
-    def get(name: str, dtype: str = "float64", elements: tuple[str, ...] = ()) -> Path:
-        request = Request(name, dtype, tuple(elements))
+    def get(name: str, dtype: str = "float64", elements: tuple[str, ...] = (), device: str = "cpu") -> Path:
+        request = Request(name, dtype, tuple(elements), device)
         if request not in made:
             made[request] = export(request)
         return made[request]

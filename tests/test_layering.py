@@ -23,7 +23,7 @@ VENDOR_RULES = {
     r"mpi\.h": r"csrc/tessera/comm/mpi[^/]*$",
     r"nccl\.h": r"csrc/tessera/comm/nccl[^/]*$",
     r"(torch|ATen|c10)/": r"csrc/tessera/(model|engine)/|csrc/bindings/|tests/cpp/(model|engine)/",
-    r"cuda[^/]*\.h": r"csrc/tessera/device/[^/]*\.cpp$|csrc/tessera/comm/nccl\.cpp$|\.cu$",
+    r"cuda[^/]*\.h": r"csrc/tessera/device/[^/]*\.cpp$|csrc/tessera/comm/nccl\.cpp$|\.cuh?$",
     r"pybind11/": r"csrc/bindings/",
     r"faiss/": r"csrc/tessera/search/faiss[^/]*$",
 }

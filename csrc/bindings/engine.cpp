@@ -59,6 +59,7 @@ void register_engine(py::module_& m)
            py::arg("periodic"), py::arg("is_reordered"), py::arg("wants_atom_virial"), py::arg("charge"),
            py::arg("multiplicity"))
       .def("report", [](const Engine& engine) { return bindings::to_dict(engine.report()); })
+      .def_property_readonly("device", &Engine::device, "\"cpu\", or the device and its name.")
       .def_property_readonly("passport_json", [](const Engine& engine) { return engine.passport().json; })
       .def_property_readonly("elements", [](const Engine& engine) { return engine.passport().elements; })
       .def_property_readonly("cutoffs", [](const Engine& engine) { return engine.passport().cutoffs; });

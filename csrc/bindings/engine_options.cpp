@@ -60,6 +60,8 @@ py::dict to_dict(const EngineReport& report)
   out["search_seconds"] = report.search_seconds;
   out["wait_seconds"] = report.wait_seconds;
   out["model_seconds"] = report.model_seconds;
+  out["compute_seconds"] = report.compute_seconds;
+  out["transfer_seconds"] = report.transfer_seconds;
   out["total_seconds"] = report.total_seconds;
   return out;
 }

@@ -66,8 +66,10 @@ void register_model(py::module_& m)
 {
   register_passport(m);
   py::class_<Artifact>(m, "Artifact", "A loaded artifact: pads the inputs, runs, strips the padding.")
-      .def(py::init<const std::string&, int>(), py::arg("path"), py::arg("num_threads") = 0)
+      .def(py::init<const std::string&, int, int>(), py::arg("path"), py::arg("num_threads") = 0,
+           py::arg("local_rank") = 0)
       .def_property_readonly("passport", &Artifact::passport, py::return_value_policy::reference_internal)
+      .def_property_readonly("device", &Artifact::device, "\"cpu\", or the device and its name.")
       .def(
           "run", &run, py::arg("elements"), py::arg("lists"), py::arg("charge") = 0, py::arg("multiplicity") = 1,
           py::arg("plan") = 0,

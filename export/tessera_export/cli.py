@@ -28,7 +28,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("checkpoint", type=Path, help="checkpoint (model.pt)")
     parser.add_argument("-c", "--config", type=Path, help="config.yaml (default: beside the checkpoint)")
     parser.add_argument("-o", "--output", type=Path, required=True, help="artifact to write (model.pt2)")
-    parser.add_argument("--device", choices=["cpu"], default="cpu", help="where the artifact runs (default: cpu)")
+    parser.add_argument(
+        "--device",
+        choices=["cpu", "cuda"],
+        default="cpu",
+        help="where the artifact runs (default: cpu); for cuda, export on a machine with the GPU that will run it",
+    )
     parser.add_argument(
         "--dtype", choices=list(DTYPES), default="float32", help="type of the network's numbers (default: float32)"
     )

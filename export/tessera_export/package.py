@@ -29,7 +29,7 @@ def compile_package(program: ExportedProgram, path: Path, passport_json: str, co
         program: as `trace.export_step` returns it.
         path: a file of this name is overwritten.
         passport_json: stored under METADATA_KEY, where the C++ loader reads it without running model code.
-        configs: as `cpu_configs` returns them.
+        configs: as `cpu_configs` or `cuda_configs` returns them.
 
     Raises:
         ExportError: the compiler failed; with its text.
@@ -58,26 +58,53 @@ def check_compiler() -> None:
         )
 
 
+#: Settings that a correct artifact needs on any device.
+_SAFE_SETTINGS: dict[str, object] = {
+    # Inductor (2.11 to 2.14) may reuse a buffer that a split exchange still reads: wrong energies, no error.
+    "inplace_buffers": False,
+    # Keeps the order of exchange start, work that needs no halo, and wait.
+    "reorder_for_locality": False,
+    # Pays off only from the second export on one machine, and costs ten seconds at the first.
+    "aot_inductor.precompile_headers": False,
+}
+
+
 def cpu_configs(is_native: bool) -> dict[str, object]:
     """Give the compiler's settings for a CPU artifact.
 
     Args:
         is_native: compile for this machine's instruction set instead of the portable one.
     """
-    settings: dict[str, object] = {
-        # Inductor (2.11 to 2.14) may reuse a buffer that a split exchange still reads: wrong energies, no error.
-        "inplace_buffers": False,
-        # Keeps the order of exchange start, work that needs no halo, and wait.
-        "reorder_for_locality": False,
+    settings = {
+        **_SAFE_SETTINGS,
         # The thread count is the run's choice, not the exporting machine's.
         "cpp.dynamic_threads": True,
         "cpp.simdlen": None if is_native else PORTABLE_SIMD_BITS,
-        # Pays off only from the second export on one machine, and costs ten seconds at the first.
-        "aot_inductor.precompile_headers": False,
     }
     if not is_native and has_march_setting():
         settings["cpp.march"] = ""
     return settings
+
+
+def cuda_configs() -> dict[str, object]:
+    """Give the compiler's settings for an artifact that runs on the GPUs of this machine's kind."""
+    return dict(_SAFE_SETTINGS)
+
+
+def cuda_capability() -> str:
+    """Name the compute capability of the current GPU, "9.0", for which an artifact is compiled.
+
+    Raises:
+        ExportError: this torch has no CUDA, or there is no device.
+    """
+    if not torch.cuda.is_available():
+        found = "no device" if torch.version.cuda else f"torch {torch.__version__} without CUDA"
+        raise ExportError(
+            f"--device cuda: expected a GPU, on which the artifact is compiled and verified, found {found}; "
+            "run tessera-export on the machine with the GPU, or use --device cpu"
+        )
+    major, minor = torch.cuda.get_device_capability()
+    return f"{major}.{minor}"
 
 
 def has_march_setting() -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The export itself: one model in, one verified artifact out."""
 
+import copy
 import json
 import logging
 import os
@@ -14,7 +15,14 @@ import tessera.ops
 from tessera.model import E2Former
 from tessera.model.embedding import CHARGE_RANGE
 from tessera_export.errors import ExportError
-from tessera_export.package import check_compiler, compile_package, cpu_capability, cpu_configs
+from tessera_export.package import (
+    check_compiler,
+    compile_package,
+    cpu_capability,
+    cpu_configs,
+    cuda_capability,
+    cuda_configs,
+)
 from tessera_export.passport import build_passport
 from tessera_export.progress import Progress
 from tessera_export.trace import count_operator, export_step, trace_step
@@ -31,7 +39,7 @@ class ExportOptions:
 
     Attributes:
         dtype: of the network, "float32" or "float64"; edge vectors and energies are always float64.
-        device: "cpu".
+        device: "cpu" or "cuda"; the latter is compiled for and verified on this machine's GPU.
         matmul: precision of float32 matrix products, "highest".
         is_native: compile for this machine's instruction set; other machines may refuse the artifact.
     """
@@ -55,31 +63,36 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
         The passport.
 
     Raises:
-        ExportError: the output folder or the compiler is missing, or the model cannot be traced with free extents.
+        ExportError: the output folder, the compiler or the device is missing, or the model cannot be traced with free
+            extents.
         VerificationError: the compiled program disagrees with the eager model.
     """
     check_output(output)
     check_compiler()
+    is_cuda = options.device == "cuda"
+    capability = cuda_capability() if is_cuda else cpu_capability(options.is_native)
     model = model.to(DTYPES[options.dtype]).requires_grad_(requires_grad=False).eval()
     torch.set_float32_matmul_precision(options.matmul)
+    traced = copy.deepcopy(model).to(options.device)
     with progress.phase("trace"):
-        module = trace_step(model, tessera.ops)
+        module = trace_step(traced, tessera.ops)
         progress.note(f"{len(module.graph.nodes)} nodes")
     passport = build_passport(
         model,
         dtype=options.dtype,
         device=options.device,
-        device_capability=cpu_capability(options.is_native),
+        device_capability=capability,
         matmul=options.matmul,
         num_messages=count_operator(module, "halo_start"),
     )
     with progress.phase("export"):
-        program = export_step(module, model)
+        program = export_step(module, traced)
         progress.note(f"{len(program.graph.nodes)} nodes")
+    configs = cuda_configs() if is_cuda else cpu_configs(options.is_native)
     with tempfile.TemporaryDirectory(prefix=".tessera-export-", dir=output.parent) as folder:
         draft = Path(folder) / "model.pt2"
         with progress.phase("compile"):
-            compile_package(program, draft, json.dumps(passport), cpu_configs(options.is_native))
+            compile_package(program, draft, json.dumps(passport), configs)
         with progress.phase("verify"):
             worst = verify(draft, model, CHARGE_RANGE if passport["uses_charge"] else (0, 0))
             progress.note(f"largest difference {worst:.2g} of its bound")

@@ -78,13 +78,17 @@ def example_inputs(model: E2Former) -> tuple[Tensor, ...]:
     """Make inputs whose dynamic extents differ from each other and from every width of the model.
 
     Symbolic tracing gives equal sizes one symbol ("duck shaping"), which would tie, say, the halo of one list to
-    the edges of another. The values are zeros: nothing in a step depends on values.
+    the edges of another. The values are zeros: nothing in a step depends on values. All are on the model's device but
+    the plan, which names host data.
     """
     specs = input_specs(len(model.cutoffs))
     extents = _distinct_extents(model, specs)
+    device = model.reference_energies.device
     return tuple(
         torch.zeros(
-            [extents[extent] if isinstance(extent, str) else extent for extent in spec.extents], dtype=spec.dtype
+            [extents[extent] if isinstance(extent, str) else extent for extent in spec.extents],
+            dtype=spec.dtype,
+            device="cpu" if spec.name == "plan" else device,
         )
         for spec in specs
     )

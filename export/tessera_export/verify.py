@@ -3,7 +3,7 @@
 
 The compiler has silently produced wrong energies, and right energies with wrong forces, for graphs of this kind, so
 nothing is written without this. The artifact is loaded as the engine loads it (C++ loader, C++ operators); the
-reference is the eager model with the plain torch kernels, which share no code with the operators.
+reference is the eager model on the CPU with the plain torch kernels, which share no code with the operators.
 """
 
 import copy
@@ -55,7 +55,7 @@ def verify(path: Path, model: E2Former, charges: tuple[int, int]) -> float:
 
     Args:
         path: the artifact, compiled from `model`.
-        model: in the artifact's network dtype.
+        model: in the artifact's network dtype, on the CPU.
         charges: smallest and largest total charge that the artifact takes, e.
 
     Returns:

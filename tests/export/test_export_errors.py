@@ -104,3 +104,10 @@ def test_a_missing_compiler_is_named_before_any_work(
     monkeypatch.setenv("CXX", "no-such-compiler")
     text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt")
     assert "expected no-such-compiler on PATH" in text
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_an_export_for_a_gpu_needs_one(capsys, tmp_path: Path) -> None:
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--device", "cuda")
+    assert "--device cuda: expected a GPU, on which the artifact is compiled and verified, found " in text
+    assert "use --device cpu" in text

@@ -97,7 +97,7 @@ def test_each_missing_key_is_named(tmp_path, key):
         ({"cutoffs": [5.0, 3.0]}, "expected positive, ascending cutoffs"),
         ({"charge_range": [1]}, 'expected [lowest, highest] in passport key "charge_range", found 1 values'),
         ({"dtype": "bfloat16"}, 'expected dtype "float32" or "float64", found "bfloat16"'),
-        ({"device": "cuda"}, 'expected an artifact for device "cpu", which is all this build runs, found "cuda"'),
+        ({"device": "tpu"}, 'expected device "cpu" or "cuda", found "tpu"'),
         ({"device_capability": OTHER_PROCESSOR}, f"found one that needs {OTHER_PROCESSOR} instructions"),
         ({"torch_version": "1.13.1"}, "found one of torch 1.13.1; re-export it with this torch"),
         ({"torch_version": "2.1"}, "found one of torch 2.1; re-export it with this torch"),
@@ -105,6 +105,23 @@ def test_each_missing_key_is_named(tmp_path, key):
 )
 def test_a_passport_that_does_not_fit_is_refused(tmp_path, changes, text):
     assert text in refusal(write(tmp_path / "model.pt2", PASSPORT | changes))
+
+
+def test_an_artifact_for_a_gpu_is_refused_where_there_is_none(tmp_path):
+    path = write(tmp_path / "model.pt2", PASSPORT | {"device": "cuda", "device_capability": "9.0"})
+    if not _C.HAS_CUDA:
+        assert 'expected an artifact for device "cpu", which is all this build runs, found "cuda"' in refusal(path)
+    elif _C.num_gpus() == 0:
+        assert "expected a CUDA device of compute capability 9.0" in refusal(path)
+    else:
+        assert _C.read_passport(path).device == "cuda"
+
+
+@pytest.mark.skipif(_C.num_gpus() == 0, reason="needs a build with -DTESSERA_CUDA=ON and a visible GPU")
+@pytest.mark.parametrize("capability", ["1.0", "99.0", "sm_90"])
+def test_an_artifact_for_another_kind_of_gpu_is_refused(tmp_path, capability):
+    path = write(tmp_path / "model.pt2", PASSPORT | {"device": "cuda", "device_capability": capability})
+    assert f"found one for {capability}; re-export it on this machine" in refusal(path)
 
 
 def test_another_patch_of_the_same_torch_minor_is_accepted(tmp_path):

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
+#include "tessera/comm/local_rank.hpp"
 #include "tessera/engine/assembly.hpp"
 #include "tessera/engine/geometry.hpp"
 #include "tessera/engine/halo_values.hpp"
@@ -78,7 +79,7 @@ struct Epoch {
 
 struct Engine::Impl {
   Impl(const std::string& path, const EngineOptions& engine_options, std::shared_ptr<Communicator> comm)
-      : artifact(path, engine_options.num_threads),
+      : artifact(path, engine_options.num_threads, local_rank(*comm)),
         options(engine_options),
         communicator(std::move(comm)),
         search(make_pair_search(options.search)),
@@ -219,6 +220,9 @@ ModelOutput Engine::Impl::run_model(const AtomsInput& atoms, std::span<const Act
   report.messages += after.messages - before.messages;
   report.bytes += after.bytes - before.bytes;
   report.wait_seconds += after.wait_seconds - before.wait_seconds;
+  const RunSeconds& run = artifact.last_run();
+  report.compute_seconds += run.compute;
+  report.transfer_seconds += run.upload + run.download;
   report.model_seconds += seconds - (after.wait_seconds - before.wait_seconds);
   return output;
 }
@@ -250,6 +254,7 @@ Engine::Engine(const std::string& path, const EngineOptions& options, std::share
 Engine::~Engine() = default;
 
 const Passport& Engine::passport() const noexcept { return impl_->artifact.passport(); }
+std::string Engine::device() const { return impl_->artifact.device(); }
 const EngineReport& Engine::report() const noexcept { return impl_->report; }
 Communicator& Engine::communicator() noexcept { return *impl_->communicator; }
 

@@ -62,6 +62,7 @@ struct EngineReport {
   std::int64_t messages = 0, bytes = 0;                                    ///< features, sent
   std::int64_t position_messages = 0;                                      ///< halo positions and forces, sent
   double reshard_seconds = 0, search_seconds = 0, wait_seconds = 0, model_seconds = 0, total_seconds = 0;
+  double compute_seconds = 0, transfer_seconds = 0;  ///< parts of model_seconds: compiled code; to and from the GPU
 
   [[nodiscard]] std::int64_t num_rebuilds() const;
 };
@@ -80,6 +81,8 @@ class Engine {
   ~Engine();
 
   [[nodiscard]] const Passport& passport() const noexcept;
+  /// As Artifact::device().
+  [[nodiscard]] std::string device() const;
   [[nodiscard]] const EngineReport& report() const noexcept;
   [[nodiscard]] Communicator& communicator() noexcept;
 

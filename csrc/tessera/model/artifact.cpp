@@ -3,12 +3,16 @@
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
 #include <omp.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "tessera/base/error.hpp"
+#include "tessera/device/gpu.hpp"
 #include "tessera/model/operator_support.hpp"
 #include "tessera/model/package_lock.hpp"
 
@@ -17,6 +21,19 @@ namespace {
 
 constexpr std::int64_t kLeastExtent = 2;   // compiled code takes extents 0 and 1 for constants
 constexpr double kPaddingDistance = 1000;  // in cutoffs: no envelope reaches that far
+
+/// Time between calls.
+class Lap {
+ public:
+  [[nodiscard]] double next()
+  {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
 
 std::int64_t padded(std::size_t count)
 {
@@ -84,6 +101,13 @@ void PaddedList::append_to(std::vector<at::Tensor>& inputs, std::int64_t num_row
   inputs.push_back(view(index.sender_range, {num_rows + num_halo, 2}));
 }
 
+/// The tensor in host memory, page-locked if it comes from a GPU: pageable memory takes ten times as long.
+at::Tensor to_host(const at::Tensor& tensor)
+{
+  if (tensor.is_cpu()) return tensor;
+  return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true)).copy_(tensor);
+}
+
 /// Checks shape and type of an output and returns its rows without the padding.
 template <typename Value>
 std::vector<Value> first_rows(const at::Tensor& output, std::int64_t capacity, std::size_t count, const char* name)
@@ -104,6 +128,8 @@ std::vector<Value> first_rows(const at::Tensor& output, std::int64_t capacity, s
 struct Artifact::Impl {
   std::string path;
   int num_threads;
+  at::Device device = at::kCPU;
+  RunSeconds seconds;
   std::unique_ptr<torch::inductor::AOTIModelPackageLoader> loader;
   std::vector<std::int64_t> element, scalars;
   std::vector<double> weight;
@@ -112,6 +138,7 @@ struct Artifact::Impl {
   void use_threads() const;
   std::vector<at::Tensor> pad(const ModelInput& input, const Passport& passport);
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& inputs);
+  std::vector<at::Tensor> run_on_device(std::vector<at::Tensor> inputs);
 };
 
 /// The compiled code and the operators ask OpenMP, libtorch's own kernels ask ATen. OpenMP keeps the number for each
@@ -155,11 +182,27 @@ std::vector<at::Tensor> Artifact::Impl::pad(const ModelInput& input, const Passp
   return inputs;
 }
 
+/// Uploads all inputs but the plan, runs, downloads the outputs; on the CPU nothing is moved.
+std::vector<at::Tensor> Artifact::Impl::run_on_device(std::vector<at::Tensor> inputs)
+{
+  Lap lap;
+  const at::DeviceGuard guard(device);
+  for (auto input = inputs.begin() + 1; input != inputs.end(); ++input) *input = input->to(device);
+  seconds.upload = lap.next();
+  auto outputs = loader->run(inputs);
+  TESSERA_REQUIRE(!outputs.empty(), "{}: expected outputs, found none; re-export the artifact", path);
+  outputs.front() = to_host(outputs.front());
+  seconds.compute = lap.next();
+  for (auto& output : outputs) output = to_host(output);
+  seconds.download = lap.next();
+  return outputs;
+}
+
 std::vector<at::Tensor> Artifact::Impl::call(const std::vector<at::Tensor>& inputs)
 {
   (void)operators::take_error();
   try {
-    return loader->run(inputs);
+    return run_on_device(inputs);
   } catch (const std::exception& error) {
     // compiled code says only that "a call failed"; the operator's own text is the cause
     const auto cause = operators::take_error();
@@ -171,20 +214,31 @@ std::vector<at::Tensor> Artifact::Impl::call(const std::vector<at::Tensor>& inpu
   }
 }
 
-Artifact::Artifact(const std::string& path, int num_threads)
+Artifact::Artifact(const std::string& path, int num_threads, int local_rank)
     : passport_(read_passport(path)), impl_(std::make_unique<Impl>())
 {
   impl_->path = path;
   impl_->num_threads = num_threads;
+  if (passport_.device == "cuda") {
+    impl_->device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(local_rank % num_gpus()));
+  }
   const auto lock = lock_package_reader();
   try {
     impl_->loader = std::make_unique<torch::inductor::AOTIModelPackageLoader>(
-        path, "model", /*run_single_threaded=*/true, /*num_runners=*/1, /*device_index=*/-1);
+        path, "model", /*run_single_threaded=*/true, /*num_runners=*/1, /*device_index=*/impl_->device.index());
   } catch (const std::exception& error) {
     fail(Reach::rank, "{}: the compiled code does not load: {}; re-export it on this machine with tessera-export", path,
          error.what());
   }
 }
+
+std::string Artifact::device() const
+{
+  const auto& device = impl_->device;
+  return device.is_cpu() ? "cpu" : format("{}, {}", device.str(), gpu_name(device.index()));
+}
+
+const RunSeconds& Artifact::last_run() const noexcept { return impl_->seconds; }
 
 Artifact::~Artifact() = default;
 Artifact::Artifact(Artifact&&) noexcept = default;
@@ -192,7 +246,10 @@ Artifact::Artifact(Artifact&&) noexcept = default;
 ModelOutput Artifact::run(const ModelInput& input)
 {
   impl_->use_threads();
-  const auto outputs = impl_->call(impl_->pad(input, passport_));
+  Lap lap;
+  const auto inputs = impl_->pad(input, passport_);
+  impl_->seconds.prepare = lap.next();
+  const auto outputs = impl_->call(inputs);
   TESSERA_REQUIRE(outputs.size() == 1 + input.lists.size(),
                   "{}: expected {} outputs (atom energies and one gradient a list), found {}; re-export the artifact",
                   impl_->path, 1 + input.lists.size(), outputs.size());

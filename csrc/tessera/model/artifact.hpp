@@ -34,16 +34,33 @@ struct ModelOutput {
   std::vector<std::vector<Vec3>> edge_gradients;  ///< per list [num_edges], dE/d(edge vector), eV/Å
 };
 
+/// Where the wall time of one run went, s; transfers are 0 on the CPU.
+struct RunSeconds {
+  double prepare = 0;   ///< padding and indexing the inputs on the host
+  double upload = 0;    ///< inputs to the device
+  double compute = 0;   ///< the compiled code, until its first output is on the host
+  double download = 0;  ///< the other outputs
+};
+
 /// A loaded artifact: pads the inputs (ARCHITECTURE.md, Inputs), runs, strips the padding.
+///
+/// On a GPU the padded inputs are uploaded at each run, all but the plan, and the outputs downloaded.
 class Artifact {
  public:
   /// @param num_threads intra-op threads of the model, 0 = leave as they are.
+  /// @param local_rank place among the ranks of this host: an artifact for a GPU runs on that one of the visible
+  /// devices, modulo their number.
   /// @throws Error(collective) as read_passport(); Error(rank) if the compiled code does not load.
-  explicit Artifact(const std::string& path, int num_threads = 0);
+  explicit Artifact(const std::string& path, int num_threads = 0, int local_rank = 0);
   ~Artifact();
   Artifact(Artifact&&) noexcept;
 
   [[nodiscard]] const Passport& passport() const noexcept { return passport_; }
+
+  /// "cpu", or the device and its name: "cuda:0, NVIDIA H200".
+  [[nodiscard]] std::string device() const;
+
+  [[nodiscard]] const RunSeconds& last_run() const noexcept;
 
   /// @throws Error(rank) with the model's own text if the compiled code or an operator fails.
   [[nodiscard]] ModelOutput run(const ModelInput& input);

@@ -9,6 +9,7 @@ namespace tessera::operators {
 namespace {
 
 thread_local std::string last_error;
+thread_local at::Device current_device = at::kCPU;
 
 std::string describe(const at::Tensor& tensor)
 {
@@ -40,13 +41,28 @@ bool has_extents(const at::Tensor& tensor, std::initializer_list<std::int64_t> e
 
 }  // namespace
 
+at::Device operator_device() noexcept { return current_device; }
+
+DeviceScope::DeviceScope(const at::Tensor& first) : before_(current_device), guard_(first.device())
+{
+  current_device = first.device();
+}
+
+DeviceScope::~DeviceScope() { current_device = before_; }
+
 void require(const char* op, const char* name, const at::Tensor& tensor, at::ScalarType type,
              std::initializer_list<std::int64_t> extents)
 {
-  TESSERA_REQUIRE(
-      tensor.scalar_type() == type && has_extents(tensor, extents) && tensor.is_contiguous() && tensor.is_cpu(),
-      "tessera::{}: {} must be a contiguous {} {} on the CPU, found {}; call .contiguous() or .to() first", op, name,
-      c10::toString(type), describe(extents), describe(tensor));
+  require_on(operator_device(), op, name, tensor, type, extents);
+}
+
+void require_on(at::Device device, const char* op, const char* name, const at::Tensor& tensor, at::ScalarType type,
+                std::initializer_list<std::int64_t> extents)
+{
+  TESSERA_REQUIRE(tensor.scalar_type() == type && has_extents(tensor, extents) && tensor.is_contiguous() &&
+                      tensor.device() == device,
+                  "tessera::{}: {} must be a contiguous {} {} on {}, found {}; call .contiguous() or .to() first", op,
+                  name, c10::toString(type), describe(extents), device.str(), describe(tensor));
 }
 
 at::ScalarType require_floating(const char* op, const char* name, const at::Tensor& tensor,

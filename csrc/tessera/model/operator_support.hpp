@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -18,17 +19,26 @@
 /// A kernel body: inlined into each version of its caller, so that it takes that version's instructions.
 #define TESSERA_KERNEL inline __attribute__((always_inline))
 
+struct CUstream_st;
+
 namespace tessera::operators {
 
 /// Stands for an extent that may have any value.
 inline constexpr std::int64_t kAny = -1;
 
-/// @throws Error(rank) naming operator, argument, expected and found, unless `tensor` is a contiguous CPU tensor of
-/// this type and these extents.
+/// Device of the operator that runs on this thread: that of its first argument. The CPU outside of operators.
+[[nodiscard]] at::Device operator_device() noexcept;
+
+/// @throws Error(rank) naming operator, argument, expected and found, unless `tensor` is a contiguous tensor of this
+/// type and these extents on operator_device().
 void require(const char* op, const char* name, const at::Tensor& tensor, at::ScalarType type,
              std::initializer_list<std::int64_t> extents);
 
-/// The same for float32 or float64; returns which.
+/// The same on a device of its own choice.
+void require_on(at::Device device, const char* op, const char* name, const at::Tensor& tensor, at::ScalarType type,
+                std::initializer_list<std::int64_t> extents);
+
+/// As require(), for float32 or float64; returns which.
 at::ScalarType require_floating(const char* op, const char* name, const at::Tensor& tensor,
                                 std::initializer_list<std::int64_t> extents);
 
@@ -60,16 +70,33 @@ void remember_error(const char* text) noexcept;
 /// The text of the last operator that failed on this thread, empty if none; forgets it.
 [[nodiscard]] std::string take_error() noexcept;
 
+/// Makes the device of an operator's first argument the current one, and operator_device(), until its end of scope.
+class DeviceScope {
+ public:
+  explicit DeviceScope(const at::Tensor& first);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  at::Device before_;
+  c10::DeviceGuard guard_;
+};
+
+/// The stream on which PyTorch works on the device of `tensor`, which must be a CUDA device.
+[[nodiscard]] CUstream_st* stream_of(const at::Tensor& tensor);
+
 template <auto function>
 struct Recorded;
 
-/// `function`, with its failures remembered.
-template <typename Result, typename... Arguments, Result (*function)(Arguments...)>
+/// `function` on the device of its first argument, with its failures remembered.
+template <typename Result, typename... Arguments, Result (*function)(const at::Tensor&, Arguments...)>
 struct Recorded<function> {
-  static Result call(Arguments... arguments)
+  static Result call(const at::Tensor& first, Arguments... arguments)
   {
     try {
-      return function(std::forward<Arguments>(arguments)...);
+      const DeviceScope scope(first);
+      return function(first, std::forward<Arguments>(arguments)...);
     } catch (const std::exception& error) {
       remember_error(error.what());
       throw;

@@ -6,18 +6,10 @@
 #include <tuple>
 
 #include "tessera/model/edge_arguments.hpp"
+#include "tessera/model/gpu_kernels.hpp"
 
 namespace tessera::operators {
 namespace {
-
-template <typename Real>
-struct EdgeDot {
-  EdgeArrays edges;
-  const Real* query;  // [N, heads, width]
-  const Real* key;    // [M, heads, width]
-  const Real* grad;   // [E, heads], backward only
-  std::int64_t heads, width;
-};
 
 template <typename Real>
 TESSERA_KERNEL void forward_rows(const EdgeDot<Real>& in, Real* __restrict__ out, std::int64_t first, std::int64_t last)
@@ -116,6 +108,7 @@ at::Tensor edge_dot(const at::Tensor& query, const at::Tensor& key, const at::Te
     using Real = decltype(zero);
     const auto in = arguments<Real>(edges, query, key);
     auto* data = out.mutable_data_ptr<Real>();
+    if (query.is_cuda()) return gpu::scores(in, data, stream_of(query));
     for_rows(num_rows, work_per_row(num_edges, num_rows, in.heads * in.width),
              [&](auto first, auto last) { scores(in, data, first, last); });
   });
@@ -141,6 +134,10 @@ std::tuple<at::Tensor, at::Tensor> edge_dot_backward(const at::Tensor& grad, con
     in.grad = grad.const_data_ptr<Real>();
     auto* query_data = grad_query.mutable_data_ptr<Real>();
     auto* key_data = grad_key.mutable_data_ptr<Real>();
+    if (query.is_cuda()) {
+      gpu::query_gradient(in, query_data, stream_of(query));
+      return gpu::key_gradient(in, key_data, stream_of(query));
+    }
     for_rows(num_rows, work_per_row(num_edges, num_rows, in.heads * in.width),
              [&](auto first, auto last) { query_gradient(in, query_data, first, last); });
     for_rows(num_senders, work_per_row(num_edges, num_senders, in.heads * in.width),
@@ -149,12 +146,15 @@ std::tuple<at::Tensor, at::Tensor> edge_dot_backward(const at::Tensor& grad, con
   return {grad_query, grad_key};
 }
 
-}  // namespace
-
-TORCH_LIBRARY_IMPL(tessera, CPU, m)
+void add_kernels(torch::Library& m)
 {
   m.impl("edge_dot", &Recorded<&edge_dot>::call);
   m.impl("edge_dot_backward", &Recorded<&edge_dot_backward>::call);
 }
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(tessera, CPU, m) { add_kernels(m); }
+TORCH_LIBRARY_IMPL(tessera, CUDA, m) { add_kernels(m); }
 
 }  // namespace tessera::operators

@@ -10,29 +10,11 @@
 #include <tuple>
 
 #include "tessera/base/error.hpp"
+#include "tessera/model/gpu_kernels.hpp"
 #include "tessera/model/operator_support.hpp"
 
 namespace tessera::operators {
 namespace {
-
-/// The three arrays of the trilinear form sum_e sum_r sum_c harmonics . radial . features; a kernel reads two and
-/// writes the third, or reads all.
-template <typename Real>
-struct Triple {
-  const Real* harmonics;               // [E, rows]
-  const Real* radial;                  // [E, degrees, channels]
-  const Real* features;                // [N, rows, channels]
-  const std::int64_t* receiver_range;  // [N, 2]
-  std::int64_t rows, degrees, channels;
-};
-
-/// Which derivatives of the trilinear form to write; nullptr: not that one. features starts from zero.
-template <typename Real>
-struct Derivatives {
-  Real* harmonics = nullptr;
-  Real* radial = nullptr;
-  Real* features = nullptr;
-};
 
 template <typename Real>
 TESSERA_KERNEL void edge_degree(const Triple<Real>& in, const Derivatives<Real>& out, std::int64_t i, std::int64_t e,
@@ -112,7 +94,7 @@ void check(const char* op, const Tensors& in, const at::Tensor& receiver, const 
   if (in.features.defined()) require(op, "features", in.features, type, {range.size(0), rows, channels});
 }
 
-void run(const Tensors& in, const Tensors& out, const at::Tensor& range)
+void run(const Tensors& in, const Tensors& out, const at::Tensor& receiver, const at::Tensor& range)
 {
   const auto channels = in.radial.defined() ? in.radial.size(2) : in.features.size(2);
   const auto rows = in.harmonics.size(1);
@@ -124,11 +106,15 @@ void run(const Tensors& in, const Tensors& out, const at::Tensor& range)
     const Triple<Real> triple{read(in.harmonics),
                               read(in.radial),
                               read(in.features),
+                              receiver.const_data_ptr<std::int64_t>(),
                               range.const_data_ptr<std::int64_t>(),
                               rows,
                               degrees,
-                              channels};
+                              channels,
+                              in.harmonics.size(0),
+                              range.size(0)};
     const Derivatives<Real> derivatives{write(out.harmonics), write(out.radial), write(out.features)};
+    if (in.harmonics.is_cuda()) return gpu::differentiate(triple, derivatives, stream_of(in.harmonics));
     for_rows(range.size(0), work_per_row(in.harmonics.size(0), range.size(0), rows * channels),
              [&](auto first, auto last) { differentiate(triple, derivatives, first, last); });
   });
@@ -140,7 +126,7 @@ at::Tensor outer_sum(const at::Tensor& harmonics, const at::Tensor& radial, cons
   const Tensors in{harmonics, radial, {}};
   check("outer_sum", in, receiver, range);
   auto features = at::empty({range.size(0), harmonics.size(1), radial.size(2)}, radial.options());
-  run(in, {{}, {}, features}, range);
+  run(in, {{}, {}, features}, receiver, range);
   return features;
 }
 
@@ -151,7 +137,7 @@ std::tuple<at::Tensor, at::Tensor> outer_sum_backward(const at::Tensor& grad, co
   const Tensors in{harmonics, radial, grad};
   check("outer_sum_backward", in, receiver, range);
   const Tensors out{at::empty_like(harmonics), at::empty_like(radial), {}};
-  run(in, out, range);
+  run(in, out, receiver, range);
   return {out.harmonics, out.radial};
 }
 
@@ -162,7 +148,7 @@ at::Tensor harmonic_dot(const at::Tensor& harmonics, const at::Tensor& features,
   check("harmonic_dot", in, receiver, range);
   const auto degrees = static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(harmonics.size(1)))));
   auto radial = at::empty({harmonics.size(0), degrees, features.size(2)}, features.options());
-  run(in, {{}, radial, {}}, range);
+  run(in, {{}, radial, {}}, receiver, range);
   return radial;
 }
 
@@ -173,18 +159,21 @@ std::tuple<at::Tensor, at::Tensor> harmonic_dot_backward(const at::Tensor& grad,
   const Tensors in{harmonics, grad, features};
   check("harmonic_dot_backward", in, receiver, range);
   const Tensors out{at::empty_like(harmonics), {}, at::empty_like(features)};
-  run(in, out, range);
+  run(in, out, receiver, range);
   return {out.harmonics, out.features};
 }
 
-}  // namespace
-
-TORCH_LIBRARY_IMPL(tessera, CPU, m)
+void add_kernels(torch::Library& m)
 {
   m.impl("outer_sum", &Recorded<&outer_sum>::call);
   m.impl("outer_sum_backward", &Recorded<&outer_sum_backward>::call);
   m.impl("harmonic_dot", &Recorded<&harmonic_dot>::call);
   m.impl("harmonic_dot_backward", &Recorded<&harmonic_dot_backward>::call);
 }
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(tessera, CPU, m) { add_kernels(m); }
+TORCH_LIBRARY_IMPL(tessera, CUDA, m) { add_kernels(m); }
 
 }  // namespace tessera::operators

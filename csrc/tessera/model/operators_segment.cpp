@@ -7,18 +7,11 @@
 #include <vector>
 
 #include "tessera/base/error.hpp"
+#include "tessera/model/gpu_kernels.hpp"
 #include "tessera/model/operator_support.hpp"
 
 namespace tessera::operators {
 namespace {
-
-template <typename Real>
-struct Segments {
-  const Real* values;         // [E, width]
-  const bool* active;         // [E]
-  const std::int64_t* range;  // [N, 2]
-  std::int64_t width;
-};
 
 template <typename Real>
 TESSERA_KERNEL void sum_rows(const Segments<Real>& in, Real* __restrict__ out, std::int64_t first, std::int64_t last)
@@ -53,13 +46,6 @@ TESSERA_KERNEL void max_rows(const Segments<Real>& in, Real* __restrict__ out, s
     }
   }
 }
-
-template <typename Real>
-struct MaxGradient {
-  Segments<Real> in;
-  const Real* maximum;  // [N, width]
-  const Real* grad;     // [N, width]
-};
 
 /// Each of the k edges that reach the maximum gets 1/k of the gradient.
 template <typename Real>
@@ -115,7 +101,7 @@ TESSERA_MULTIVERSION void max_backward(const MaxGradient<double>& g, double* out
 template <typename Real>
 Segments<Real> segments(const at::Tensor& values, const bool* active, const at::Tensor& range)
 {
-  return {values.const_data_ptr<Real>(), active, range.const_data_ptr<std::int64_t>(), values.size(1)};
+  return {values.const_data_ptr<Real>(), active, range.const_data_ptr<std::int64_t>(), values.size(1), range.size(0)};
 }
 
 at::Tensor segment_sum(const at::Tensor& values, const at::Tensor& receiver, const at::Tensor& range)
@@ -128,6 +114,7 @@ at::Tensor segment_sum(const at::Tensor& values, const at::Tensor& receiver, con
     using Real = decltype(zero);
     const auto in = segments<Real>(values, nullptr, range);
     auto* data = out.mutable_data_ptr<Real>();
+    if (values.is_cuda()) return gpu::sum(in, data, stream_of(values));
     for_rows(range.size(0), work_per_row(values.size(0), range.size(0), in.width),
              [&](auto first, auto last) { sum(in, data, first, last); });
   });
@@ -144,6 +131,7 @@ at::Tensor segment_max(const at::Tensor& values, const at::Tensor& active, const
     using Real = decltype(zero);
     const auto in = segments<Real>(values, active.const_data_ptr<bool>(), range);
     auto* data = out.mutable_data_ptr<Real>();
+    if (values.is_cuda()) return gpu::max(in, data, stream_of(values));
     for_rows(range.size(0), work_per_row(values.size(0), range.size(0), in.width),
              [&](auto first, auto last) { max(in, data, first, last); });
   });
@@ -165,10 +153,26 @@ at::Tensor segment_max_backward(const at::Tensor& grad, const at::Tensor& values
     const MaxGradient<Real> g{segments<Real>(values, active.const_data_ptr<bool>(), range),
                               maximum.const_data_ptr<Real>(), grad.const_data_ptr<Real>()};
     auto* data = out.mutable_data_ptr<Real>();
+    if (values.is_cuda()) return gpu::max_backward(g, data, stream_of(values));
     for_rows(range.size(0), work_per_row(values.size(0), range.size(0), 2 * g.in.width),
              [&](auto first, auto last) { max_backward(g, data, first, last); });
   });
   return out;
+}
+
+template <typename Real>
+void nearest_rows(const NearestEdges<Real>& in, bool* keep, std::int64_t first, std::int64_t last)
+{
+  std::vector<std::pair<Real, std::int64_t>> candidates;
+  for (auto i = first; i < last; ++i) {
+    candidates.clear();
+    for (auto e = in.range[2 * i]; e < in.range[2 * i + 1]; ++e) {
+      if (in.active[e]) candidates.emplace_back(in.distance[e], e);
+    }
+    const auto kept = std::min<std::int64_t>(in.count, static_cast<std::int64_t>(candidates.size()));
+    std::nth_element(candidates.begin(), candidates.begin() + kept, candidates.end());
+    for (std::int64_t k = 0; k < kept; ++k) keep[candidates[k].second] = true;
+  }
 }
 
 /// Marks the `count` nearest active edges of each receiver; of equally distant ones the first in edge order.
@@ -182,34 +186,27 @@ at::Tensor nearest_edges(const at::Tensor& distance, const at::Tensor& active, c
   auto out = at::zeros_like(active);
   dispatch(type, [&](auto zero) {
     using Real = decltype(zero);
-    const auto* length = distance.const_data_ptr<Real>();
-    const auto* is_active = active.const_data_ptr<bool>();
-    const auto* rows = range.const_data_ptr<std::int64_t>();
+    const NearestEdges<Real> in{distance.const_data_ptr<Real>(), active.const_data_ptr<bool>(),
+                                range.const_data_ptr<std::int64_t>(), count, range.size(0)};
     auto* keep = out.mutable_data_ptr<bool>();
-    for_rows(range.size(0), work_per_row(distance.size(0), range.size(0), 8), [&](auto first, auto last) {
-      std::vector<std::pair<Real, std::int64_t>> candidates;
-      for (auto i = first; i < last; ++i) {
-        candidates.clear();
-        for (auto e = rows[2 * i]; e < rows[2 * i + 1]; ++e) {
-          if (is_active[e]) candidates.emplace_back(length[e], e);
-        }
-        const auto kept = std::min<std::int64_t>(count, static_cast<std::int64_t>(candidates.size()));
-        std::nth_element(candidates.begin(), candidates.begin() + kept, candidates.end());
-        for (std::int64_t k = 0; k < kept; ++k) keep[candidates[k].second] = true;
-      }
-    });
+    if (distance.is_cuda()) return gpu::nearest_edges(in, keep, stream_of(distance));
+    for_rows(range.size(0), work_per_row(distance.size(0), range.size(0), 8),
+             [&](auto first, auto last) { nearest_rows(in, keep, first, last); });
   });
   return out;
 }
 
-}  // namespace
-
-TORCH_LIBRARY_IMPL(tessera, CPU, m)
+void add_kernels(torch::Library& m)
 {
   m.impl("segment_sum", &Recorded<&segment_sum>::call);
   m.impl("segment_max", &Recorded<&segment_max>::call);
   m.impl("segment_max_backward", &Recorded<&segment_max_backward>::call);
   m.impl("nearest_edges", &Recorded<&nearest_edges>::call);
 }
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(tessera, CPU, m) { add_kernels(m); }
+TORCH_LIBRARY_IMPL(tessera, CUDA, m) { add_kernels(m); }
 
 }  // namespace tessera::operators

@@ -7,18 +7,10 @@
 #include <vector>
 
 #include "tessera/model/edge_arguments.hpp"
+#include "tessera/model/gpu_kernels.hpp"
 
 namespace tessera::operators {
 namespace {
-
-template <typename Real>
-struct WeightedSum {
-  EdgeArrays edges;
-  const Real* weights;  // [E, moments, heads]
-  const Real* values;   // [M, rows, channels]
-  const Real* grad;     // [N, moments, rows, channels], backward only
-  std::int64_t moments, heads, rows, channels;
-};
 
 /// Weights of one edge by channel: wide[a, c] = weights[a, c mod heads], so that the inner loops are contiguous.
 template <typename Real>
@@ -163,6 +155,7 @@ at::Tensor weighted_sum(const at::Tensor& weights, const at::Tensor& values, con
     using Real = decltype(zero);
     const auto in = arguments<Real>(edges, weights, values);
     auto* data = out.mutable_data_ptr<Real>();
+    if (values.is_cuda()) return gpu::weighted_sum(in, data, stream_of(values));
     for_rows(num_rows, work_per_row(num_edges, num_rows, in.moments * in.rows * in.channels),
              [&](auto first, auto last) { forward(in, data, first, last); });
   });
@@ -188,6 +181,10 @@ std::tuple<at::Tensor, at::Tensor> weighted_sum_backward(const at::Tensor& grad,
     in.grad = grad.const_data_ptr<Real>();
     auto* weight_data = grad_weights.mutable_data_ptr<Real>();
     auto* value_data = grad_values.mutable_data_ptr<Real>();
+    if (values.is_cuda()) {
+      gpu::weight_gradient(in, weight_data, stream_of(values));
+      return gpu::value_gradient(in, value_data, stream_of(values));
+    }
     const auto work = in.moments * in.rows * in.channels;
     for_rows(num_rows, work_per_row(num_edges, num_rows, work),
              [&](auto first, auto last) { weight_gradient(in, weight_data, first, last); });
@@ -197,12 +194,15 @@ std::tuple<at::Tensor, at::Tensor> weighted_sum_backward(const at::Tensor& grad,
   return {grad_weights, grad_values};
 }
 
-}  // namespace
-
-TORCH_LIBRARY_IMPL(tessera, CPU, m)
+void add_kernels(torch::Library& m)
 {
   m.impl("weighted_sum", &Recorded<&weighted_sum>::call);
   m.impl("weighted_sum_backward", &Recorded<&weighted_sum_backward>::call);
 }
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(tessera, CPU, m) { add_kernels(m); }
+TORCH_LIBRARY_IMPL(tessera, CUDA, m) { add_kernels(m); }
 
 }  // namespace tessera::operators

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "tessera/base/error.hpp"
+#include "tessera/device/gpu.hpp"
 #include "tessera/model/json.hpp"
 #include "tessera/model/package_lock.hpp"
 
@@ -190,16 +192,48 @@ bool has_instructions(std::string_view capability)
 #endif
 }
 
+/// Machine code for SM x.y runs on x.y and later minor versions of x.
+bool runs_on(std::string_view wanted, std::string_view found)
+{
+  const auto wanted_dot = wanted.find('.'), found_dot = found.find('.');
+  if (wanted_dot == std::string_view::npos || wanted.substr(0, wanted_dot) != found.substr(0, found_dot)) return false;
+  return std::atoi(found.data() + found_dot + 1) >= std::atoi(wanted.data() + wanted_dot + 1);
+}
+
+void require_gpu(const std::string& path, const std::string& capability)
+{
+  if (!has_cuda()) {
+    refuse(path,
+           "expected an artifact for device \"cpu\", which is all this build runs, found \"cuda\"; re-export with {} "
+           "--device cpu, or build with -DTESSERA_CUDA=ON",
+           kExport);
+  }
+  if (num_gpus() == 0) {
+    refuse(path,
+           "expected a CUDA device of compute capability {} for this artifact (device \"cuda\"), found no device; run "
+           "where nvidia-smi lists one and CUDA_VISIBLE_DEVICES does not hide it, or re-export with {} --device cpu",
+           capability, kExport);
+  }
+  for (int device = 0; device < num_gpus(); ++device) {
+    const auto found = gpu_capability(device);
+    if (!runs_on(capability, found)) {
+      refuse(path,
+             "expected an artifact for compute capability {} (device {}, {}), found one for {}; re-export it on this "
+             "machine with {} --device cuda",
+             found, device, gpu_name(device), capability, kExport);
+    }
+  }
+}
+
 void check(const std::string& path, const Passport& passport)
 {
   require_this_torch(path, passport.torch_version);
-  if (passport.device != "cpu") {
-    refuse(path,
-           "expected an artifact for device \"cpu\", which is all this build runs, found \"{}\"; re-export with {} "
-           "--device cpu",
-           passport.device, kExport);
-  }
-  if (!has_instructions(passport.device_capability)) {
+  if (passport.device == "cuda") {
+    require_gpu(path, passport.device_capability);
+  } else if (passport.device != "cpu") {
+    refuse(path, "expected device \"cpu\" or \"cuda\", found \"{}\"; re-export with {} --device cpu", passport.device,
+           kExport);
+  } else if (!has_instructions(passport.device_capability)) {
     refuse(path,
            "expected an artifact for this processor, found one that needs {} instructions, which it lacks; re-export "
            "it here with {}",

@@ -71,6 +71,11 @@ HaloExchange::HaloExchange(std::shared_ptr<const HaloPlan> plan, std::shared_ptr
 
 HaloExchange::~HaloExchange() = default;
 
+std::int64_t HaloExchange::channels_in_flight() const noexcept
+{
+  return flight_->direction == Direction::none ? 0 : flight_->channels;
+}
+
 void HaloExchange::begin(bool is_forward, std::int64_t channels, Scalar scalar)
 {
   const Direction direction = is_forward ? Direction::forward : Direction::reverse;

@@ -41,6 +41,9 @@ class HaloExchange {
   /// Adds to `owned` [>= num_owned, channels]; the caller zeroes it if it wants the halo share alone.
   void wait_reverse(void* owned);
 
+  /// Row length of the exchange in flight, 0 if none is.
+  [[nodiscard]] std::int64_t channels_in_flight() const noexcept;
+
   /// What this rank has sent so far (empty messages are not sent), and how long it has waited.
   struct Traffic {
     std::int64_t messages = 0;

@@ -35,14 +35,14 @@ def bell_envelope(distance: Tensor, lower: float, upper: float) -> Tensor:
     return torch.where(t.abs() < 1.0, bell * bell, torch.zeros_like(bell))
 
 
-def radial_centers(cutoff: float, count: int) -> Tensor:
+def radial_centers(cutoff: float, count: int, device: torch.device | None = None) -> Tensor:
     """Return the exact centres of the Gaussians, float64 [B], Å."""
-    return torch.arange(count, dtype=torch.float64) * (cutoff / (count - 1))
+    return torch.arange(count, dtype=torch.float64, device=device) * (cutoff / (count - 1))
 
 
 def radial_basis(distance: Tensor, cutoff: float, count: int) -> Tensor:
     """Evaluate B Gaussians on [0, cutoff] of width 2*cutoff/(B-1): [E] -> [E, B] (specification, section 2)."""
-    centers = radial_centers(cutoff, count).to(distance)
+    centers = radial_centers(cutoff, count, distance.device).to(distance.dtype)
     width = 2.0 * cutoff / (count - 1)
     offset = (distance[:, None] - centers) * (1.0 / width)
     return torch.exp(-0.5 * offset * offset)

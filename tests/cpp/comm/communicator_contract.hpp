@@ -10,6 +10,7 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/comm/communicator.hpp"
+#include "tessera/comm/local_rank.hpp"
 
 // What every communicator promises, as bodies that all ranks run; they never name the back end.
 namespace tessera::contract {
@@ -28,6 +29,9 @@ std::vector<T> values_of(const std::vector<std::byte>& bytes)
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   return values;
 }
+
+/// All ranks of a test share this host, so a rank's place here is its rank.
+inline void ranks_of_one_host_are_numbered(Communicator& comm) { EXPECT_EQ(local_rank(comm), comm.rank()); }
 
 inline void reductions_combine_every_rank(Communicator& comm)
 {

@@ -23,6 +23,7 @@ class Contract : public ::testing::TestWithParam<int> {
   }
 };
 
+TEST_P(Contract, ranks_of_one_host_are_numbered) { on_all_ranks(contract::ranks_of_one_host_are_numbered); }
 TEST_P(Contract, reductions_combine_every_rank) { on_all_ranks(contract::reductions_combine_every_rank); }
 TEST_P(Contract, gathered_records_stand_in_rank_order) { on_all_ranks(contract::gathered_records_stand_in_rank_order); }
 TEST_P(Contract, all_to_all_delivers_uneven_and_empty_parts)

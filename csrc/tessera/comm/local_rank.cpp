@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#include "tessera/comm/local_rank.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include "tessera/base/error.hpp"
+
+namespace tessera {
+
+int local_rank(Communicator& communicator)
+{
+  std::array<char, 256> name{};  // POSIX: a host name has at most 255 bytes
+  TESSERA_REQUIRE(gethostname(name.data(), name.size() - 1) == 0, "the host does not tell its name: {}",
+                  std::strerror(errno));
+  const std::vector<std::byte> names = communicator.all_gather(std::as_bytes(std::span(name)));
+  const auto name_of = [&](int rank) { return names.data() + static_cast<std::size_t>(rank) * name.size(); };
+  int place = 0;
+  for (int rank = 0; rank < communicator.rank(); ++rank) {
+    if (std::memcmp(name_of(rank), name.data(), name.size()) == 0) ++place;
+  }
+  return place;
+}
+
+}  // namespace tessera

