@@ -25,7 +25,7 @@ using namespace LAMMPS_NS;
 namespace {
 
 constexpr const char* kKeywords =
-    "skin, rebuild, recut, curve, balance, peers, search, overlap, charge, multiplicity, threads";
+    "skin, rebuild, recut, curve, balance, peers, search, overlap, graph, charge, multiplicity, threads";
 
 /// "H, O, K"
 template <typename Items>
@@ -122,6 +122,8 @@ void PairTessera::read_keyword(const std::string& keyword, const char* value)
     options_.search = value;
   } else if (keyword == "overlap") {
     options_.overlap = tessera::parse_yes_no(keyword, value);
+  } else if (keyword == "graph") {
+    options_.graph = tessera::parse_graph_use(value);
   } else if (keyword == "charge") {
     charge_ = utils::bnumeric(FLERR, value, false, lmp);
   } else if (keyword == "multiplicity") {
@@ -261,7 +263,8 @@ void PairTessera::compute(int eflag, int vflag)
   ev_init(eflag, vflag);
   guard(lmp, [&] {
     tessera::AtomsInput input = system_.read();
-    input.wants_atom_virial = vflag_atom != 0;
+    input.wants_atom_virials = vflag_atom != 0;
+    input.wants_atom_energies = eflag_atom != 0;
     input.charge = charge_;
     input.multiplicity = multiplicity_;
     const tessera::StepResult& result = engine_->compute(input);

@@ -32,10 +32,12 @@ EngineOptions read_engine_options(const py::dict& options)
       out.search = py::cast<std::string>(value);
     } else if (name == "overlap") {
       out.overlap = py::cast<bool>(value);
+    } else if (name == "graph") {
+      out.graph = parse_graph_use(py::cast<std::string>(value));
     } else if (name == "threads") {
       out.num_threads = py::cast<int>(value);
     } else {
-      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, search, overlap or threads, found '" +
+      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, search, overlap, graph or threads, found '" +
                            name + "'");
     }
   }
@@ -60,8 +62,10 @@ py::dict to_dict(const EngineReport& report)
   out["search_seconds"] = report.search_seconds;
   out["wait_seconds"] = report.wait_seconds;
   out["model_seconds"] = report.model_seconds;
-  out["compute_seconds"] = report.compute_seconds;
-  out["transfer_seconds"] = report.transfer_seconds;
+  out["captures"] = report.captures;
+  out["last_capture"] = report.last_capture;
+  out["repeated_steps"] = report.repeated_steps;
+  out["peak_bytes"] = report.peak_bytes;
   out["total_seconds"] = report.total_seconds;
   return out;
 }

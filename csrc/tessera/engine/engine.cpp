@@ -9,13 +9,13 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/comm/local_rank.hpp"
-#include "tessera/engine/assembly.hpp"
-#include "tessera/engine/geometry.hpp"
 #include "tessera/engine/halo_values.hpp"
 #include "tessera/engine/shard.hpp"
+#include "tessera/engine/step.hpp"
 #include "tessera/model/artifact.hpp"
 #include "tessera/model/exchange_set.hpp"
 #include "tessera/search/pair_search.hpp"
+#include "tessera/topology/device_topology.hpp"
 
 namespace tessera {
 
@@ -57,17 +57,16 @@ void require_in_range(const char* name, long value, const std::array<long, 2>& r
 
 }  // namespace
 
-/// What one epoch holds: pairs, plans, and the exchanges that carry them out.
+/// What one epoch holds beside its lists: the exchanges that carry out their plans.
 struct Epoch {
-  Topology topology;
   std::unique_ptr<HaloExchange> positions;  // of the widest list
   std::unique_ptr<ExchangeSet> features;    // one a list, found by the model's operators
-  std::vector<std::vector<std::int32_t>> halo_elements;
+  std::size_t num_lists = 0;
 
   [[nodiscard]] HaloExchange::Traffic feature_traffic() const
   {
     HaloExchange::Traffic sum;
-    for (std::size_t l = 0; l < topology.lists.size(); ++l) {
+    for (std::size_t l = 0; l < num_lists; ++l) {
       const auto& traffic = features->exchange(static_cast<std::int64_t>(l)).traffic();
       sum.messages += traffic.messages;
       sum.bytes += traffic.bytes;
@@ -84,7 +83,9 @@ struct Engine::Impl {
         communicator(std::move(comm)),
         search(make_pair_search(options.search)),
         cache(artifact.passport().largest_cutoff(), options.skin, options.rebuild),
-        shard(options, communicator)
+        shard(options, communicator),
+        lists(artifact.place(), artifact.passport().cutoffs.size()),
+        step(artifact, communicator->num_ranks() > 1 ? GraphUse::off : options.graph)
   {
   }
 
@@ -94,6 +95,8 @@ struct Engine::Impl {
   PairSearch search;
   TopologyCache cache;
   Shard shard;
+  DeviceTopology lists;  // of the epoch
+  Step step;
   std::optional<Epoch> epoch;
   StepResult result;
   EngineReport report;
@@ -102,9 +105,9 @@ struct Engine::Impl {
   void rebuild(const AtomsInput& atoms, RebuildCause cause);
   void cut(const AtomsInput& atoms);
   void build_epoch(const Box& box);
-  [[nodiscard]] std::vector<ActiveEdges> find_edges(std::span<const Vec3> positions, const Box& box);
-  [[nodiscard]] ModelOutput run_model(const AtomsInput& atoms, std::span<const ActiveEdges> active);
-  void collect(const AtomsInput& atoms, std::span<const ActiveEdges> active, const ModelOutput& output);
+  void begin_epoch();
+  void collect(const AtomsInput& atoms, StepOutput output);
+  void count_traffic(const HaloExchange::Traffic& before);
 };
 
 /// Brings the caller's atoms into the rows and asks all ranks whether the epoch holds.
@@ -138,8 +141,9 @@ void Engine::Impl::cut(const AtomsInput& atoms)
 {
   std::vector<std::int64_t> weights;
   if (options.balance == Balance::edges && epoch && shard.is_cut()) {
-    std::vector<std::int64_t> edges(epoch->topology.num_owned, 1);
-    for (const std::int64_t i : epoch->topology.widest().pairs.receiver) ++edges[i];
+    const auto first = lists.widest().first_of_receiver.to_host(step.stream());
+    std::vector<std::int64_t> edges(lists.num_owned);
+    for (std::size_t i = 0; i < edges.size(); ++i) edges[i] = 1 + first[i + 1] - first[i];
     weights = shard.to_visible<std::int64_t>(edges);
   }
   epoch.reset();
@@ -151,7 +155,7 @@ void Engine::Impl::rebuild(const AtomsInput& atoms, RebuildCause cause)
 {
   const bool has_new_atoms = cause == RebuildCause::first || cause == RebuildCause::migration;
   if (has_new_atoms) {
-    epoch.reset();
+    epoch.reset();  // its lists are of other atoms
     const Stopwatch watch(report.reshard_seconds);
     cut(atoms);
   } else if (shard.should_cut(atoms.box)) {
@@ -174,75 +178,61 @@ void Engine::Impl::build_epoch(const Box& box)
   const CandidateQuery query{options.peers, 8, cutoffs.back() + options.skin, &shard.curve(), &shard.splitters(),
                              shard.drift()};
   const Candidates candidates = find_candidates(query, shard.positions(), box, *communicator);
+  lists.upload(build_topology(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1, search,
+                              *communicator),
+               step.stream());
+  begin_epoch();
+}
+
+/// Sets up the exchanges of the lists' plans and hands the lists to the step.
+void Engine::Impl::begin_epoch()
+{
   Epoch next;
-  next.topology = build_topology(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1, search,
-                                 *communicator);
-  const Topology& topology = next.topology;
-  next.positions = std::make_unique<HaloExchange>(topology.widest().plan, communicator, kPositionTag);
+  EpochInput input;
+  next.num_lists = lists.lists.size();
+  next.positions = std::make_unique<HaloExchange>(lists.widest().plan, communicator, kPositionTag);
   std::vector<std::unique_ptr<HaloExchange>> features;
-  for (std::size_t l = 0; l < topology.lists.size(); ++l) {
-    const auto& plan = topology.lists[l].plan;
+  const std::vector<double> owned(shard.elements().begin(), shard.elements().end());
+  for (std::size_t l = 0; l < next.num_lists; ++l) {
+    const auto& plan = lists.lists[l].plan;
     features.push_back(
         std::make_unique<HaloExchange>(plan, communicator, kFeatureTag + static_cast<int>(l), options.overlap));
-    const std::vector<double> owned(shard.elements().begin(), shard.elements().end());
     const auto extended = extend<double>(owned, *features.back());
-    next.halo_elements.emplace_back(extended.begin() + topology.num_owned, extended.end());
+    input.halo_elements.emplace_back(extended.begin() + lists.num_owned, extended.end());
+    input.slots.push_back(HaloSlots::identity(plan->num_halo));
   }
   next.features = std::make_unique<ExchangeSet>(std::move(features));
+  input.topology = &lists;
+  input.elements = shard.elements();
+  input.plan_handle = communicator->num_ranks() > 1 ? next.features->handle() : 0;
+  step.begin_epoch(input);
   epoch = std::move(next);
 }
 
-std::vector<ActiveEdges> Engine::Impl::find_edges(std::span<const Vec3> positions, const Box& box)
+void Engine::Impl::count_traffic(const HaloExchange::Traffic& before)
 {
-  std::vector<ActiveEdges> active;
-  for (const TopologyList& list : epoch->topology.lists) active.push_back(find_active_edges(list, positions, box));
-  return active;
-}
-
-ModelOutput Engine::Impl::run_model(const AtomsInput& atoms, std::span<const ActiveEdges> active)
-{
-  const HaloExchange::Traffic before = epoch->feature_traffic();
-  ModelInput input;
-  input.plan_handle = communicator->num_ranks() > 1 ? epoch->features->handle() : 0;
-  input.elements = shard.elements();
-  input.charge = atoms.charge;
-  input.multiplicity = atoms.multiplicity;
-  for (std::size_t l = 0; l < active.size(); ++l) {
-    input.lists.push_back({epoch->halo_elements[l], active[l].vectors, active[l].receiver, active[l].sender});
-  }
-  double seconds = 0;
-  ModelOutput output;
-  {
-    const Stopwatch watch(seconds);
-    output = artifact.run(input);
-  }
   const HaloExchange::Traffic after = epoch->feature_traffic();
   report.messages += after.messages - before.messages;
   report.bytes += after.bytes - before.bytes;
   report.wait_seconds += after.wait_seconds - before.wait_seconds;
-  const RunSeconds& run = artifact.last_run();
-  report.compute_seconds += run.compute;
-  report.transfer_seconds += run.upload + run.download;
-  report.model_seconds += seconds - (after.wait_seconds - before.wait_seconds);
-  return output;
+  report.model_seconds -= after.wait_seconds - before.wait_seconds;
 }
 
-void Engine::Impl::collect(const AtomsInput& atoms, std::span<const ActiveEdges> active, const ModelOutput& output)
+void Engine::Impl::collect(const AtomsInput& atoms, StepOutput output)
 {
-  const Topology& topology = epoch->topology;
-  ForceAssembly assembly(topology.num_owned + topology.num_halo(), atoms.wants_atom_virial);
-  for (std::size_t l = 0; l < active.size(); ++l) assembly.add(active[l], output.edge_gradients[l]);
-  bring_home(assembly.forces, *epoch->positions);
-  require_finite(assembly.forces, shard.ids(), "force");
-  result.energy = 0;
-  for (const double energy : output.atom_energies) result.energy += energy;
-  result.virial = assembly.virial;
-  shard.to_caller<Vec3>(assembly.forces, result.forces);
-  shard.to_caller<double>(output.atom_energies, result.atom_energies);
+  std::vector<Vec3> forces(output.forces.begin(), output.forces.end());
+  forces.insert(forces.end(), output.halo_forces.begin(), output.halo_forces.end());
+  bring_home(forces, *epoch->positions);
+  require_finite(forces, shard.ids(), "force");
+  result.energy = output.energy;
+  result.virial = output.virial;
+  shard.to_caller<Vec3>(forces, result.forces);
+  result.atom_energies.clear();
+  if (atoms.wants_atom_energies) shard.to_caller<double>(step.atom_energies(), result.atom_energies);
   result.atom_virials.clear();
-  if (atoms.wants_atom_virial) {
-    bring_home(assembly.atom_virials, *epoch->positions);
-    shard.to_caller<Mat3>(assembly.atom_virials, result.atom_virials);
+  if (atoms.wants_atom_virials) {
+    bring_home(output.atom_virials, *epoch->positions);
+    shard.to_caller<Mat3>(output.atom_virials, result.atom_virials);
   }
 }
 
@@ -258,6 +248,13 @@ std::string Engine::device() const { return impl_->artifact.device(); }
 const EngineReport& Engine::report() const noexcept { return impl_->report; }
 Communicator& Engine::communicator() noexcept { return *impl_->communicator; }
 
+double Engine::time_model(int repeats)
+{
+  TESSERA_REQUIRE(impl_->communicator->num_ranks() == 1 && impl_->epoch && repeats > 0,
+                  "time_model: expected one rank, a step before it and a positive number of repeats");
+  return impl_->step.time_model(repeats);
+}
+
 const StepResult& Engine::compute(const AtomsInput& atoms)
 {
   Impl& self = *impl_;
@@ -270,20 +267,31 @@ const StepResult& Engine::compute(const AtomsInput& atoms)
   self.cache.tick();
   self.shard.tick();
 
-  const auto messages = self.epoch->positions->traffic().messages;
-  const std::vector<Vec3> positions = extend<Vec3>(self.shard.positions(), *self.epoch->positions);
-  const std::vector<ActiveEdges> active = self.find_edges(positions, atoms.box);
-  const ModelOutput output = self.run_model(atoms, active);
-  self.collect(atoms, active, output);
-
   EngineReport& report = self.report;
+  const auto messages = self.epoch->positions->traffic().messages;
+  const std::vector<Vec3> extended = extend<Vec3>(self.shard.positions(), *self.epoch->positions);
+  const auto halo = std::span(extended).subspan(self.shard.positions().size());
+  const HaloExchange::Traffic traffic = self.epoch->feature_traffic();
+  StepOutput output;
+  {
+    const Stopwatch model_watch(report.model_seconds);
+    output = self.step.run(self.shard.positions(), halo, atoms.box, atoms.charge, atoms.multiplicity,
+                           atoms.wants_atom_virials);
+  }
+  self.count_traffic(traffic);
+  report.num_edges = output.num_edges;
+  self.collect(atoms, std::move(output));
+
   ++report.steps;
   report.position_messages += self.epoch->positions->traffic().messages - messages;
-  report.num_owned = self.epoch->topology.num_owned;
-  report.num_halo = self.epoch->topology.num_halo();
-  report.num_peers = static_cast<std::int64_t>(self.epoch->topology.widest().plan->peers.size());
-  report.num_edges = 0;
-  for (const ActiveEdges& edges : active) report.num_edges += static_cast<std::int64_t>(edges.receiver.size());
+  report.num_owned = self.lists.num_owned;
+  report.num_halo = self.lists.widest().plan->num_halo;
+  report.num_peers = static_cast<std::int64_t>(self.lists.widest().plan->peers.size());
+  const Step::Report& step = self.step.report();
+  report.captures = step.captures;
+  report.last_capture = step.last_capture;
+  report.repeated_steps = step.overflows;
+  report.peak_bytes = static_cast<std::int64_t>(step.peak_bytes);
   return self.result;
 }
 

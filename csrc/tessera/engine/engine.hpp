@@ -17,6 +17,15 @@
 
 namespace tessera {
 
+/// How a GPU's step is launched.
+enum class GraphUse {
+  off,    ///< kernel by kernel
+  on,     ///< recorded once, replayed as one launch
+  check,  ///< as on, and every kGraphCheckInterval steps compared with kernel by kernel; needs the memory twice
+};
+
+inline constexpr std::int64_t kGraphCheckInterval = 50;  // steps
+
 /// What shards are balanced by.
 enum class Balance { atoms, edges };
 
@@ -29,6 +38,7 @@ struct EngineOptions {
   PeerScheme peers = PeerScheme::multi_box;
   std::string search = "cells";  ///< exact pair search: "cells" or "faiss" (see make_pair_search)
   bool overlap = true;           ///< exchange features while the model computes what needs none of them
+  GraphUse graph = GraphUse::on;  ///< of a GPU's step; where features pass through the host it is off
   int num_threads = 0;           ///< intra-op threads of the model; 0: leave as they are
 };
 
@@ -39,7 +49,8 @@ struct AtomsInput {
   std::span<const std::int64_t> ids;       ///< unique over all ranks, > 0
   Box box;                                 ///< the same on all ranks
   bool is_reordered = false;       ///< this caller's order or set of atoms, or an element, changed since the last call
-  bool wants_atom_virial = false;  ///< the same on all ranks
+  bool wants_atom_virials = false;   ///< the same on all ranks
+  bool wants_atom_energies = false;  ///< the same on all ranks
   long charge = 0;                 ///< total, e
   long multiplicity = 1;
 };
@@ -49,7 +60,7 @@ struct StepResult {
   double energy = 0;                  ///< eV
   Mat3 virial{};                      ///< eV, -dE/dstrain (LAMMPS's sign: positive pushes outwards)
   std::vector<Vec3> forces;           ///< eV/Å
-  std::vector<double> atom_energies;  ///< eV
+  std::vector<double> atom_energies;  ///< eV; if wanted
   std::vector<Mat3> atom_virials;     ///< eV, -sum v (x) g, half of each edge to either end; if wanted
 };
 
@@ -62,7 +73,10 @@ struct EngineReport {
   std::int64_t messages = 0, bytes = 0;                                    ///< features, sent
   std::int64_t position_messages = 0;                                      ///< halo positions and forces, sent
   double reshard_seconds = 0, search_seconds = 0, wait_seconds = 0, model_seconds = 0, total_seconds = 0;
-  double compute_seconds = 0, transfer_seconds = 0;  ///< parts of model_seconds: compiled code; to and from the GPU
+  std::int64_t captures = 0;       ///< graphs recorded
+  std::string last_capture;        ///< why the last one was
+  std::int64_t repeated_steps = 0;  ///< for want of room for edges
+  std::int64_t peak_bytes = 0;     ///< of the model on a GPU
 
   [[nodiscard]] std::int64_t num_rebuilds() const;
 };
@@ -85,6 +99,10 @@ class Engine {
   [[nodiscard]] std::string device() const;
   [[nodiscard]] const EngineReport& report() const noexcept;
   [[nodiscard]] Communicator& communicator() noexcept;
+
+  /// Median time of the compiled model alone on the last step's inputs, s, on this rank: what a step would take if all
+  /// else were free. Only on one rank, after a step.
+  [[nodiscard]] double time_model(int repeats);
 
   /// All ranks call this together. The result lives until the next call.
   /// @throws Error(rank) for coincident atoms (d < 1e-4 Å) or non-finite positions or results.

@@ -19,6 +19,14 @@ Balance parse_balance(std::string_view name)
   fail(Reach::collective, "balance: expected atoms or edges, found '{}'", name);
 }
 
+GraphUse parse_graph_use(std::string_view name)
+{
+  if (name == "on") return GraphUse::on;
+  if (name == "off") return GraphUse::off;
+  if (name == "check") return GraphUse::check;
+  fail(Reach::collective, "graph: expected on, off or check, found '{}'", name);
+}
+
 bool parse_yes_no(std::string_view option, std::string_view name)
 {
   if (name == "yes") return true;
