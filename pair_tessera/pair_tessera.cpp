@@ -267,7 +267,11 @@ void PairTessera::compute(int eflag, int vflag)
     input.wants_atom_energies = eflag_atom != 0;
     input.charge = charge_;
     input.multiplicity = multiplicity_;
+    const std::int64_t captures = engine_->report().captures;
     const tessera::StepResult& result = engine_->compute(input);
+    if (comm->me == 0 && engine_->report().captures != captures)
+      utils::logmesg(lmp, tessera::format("Tessera: step {} recorded as a graph: {}\n", update->ntimestep,
+                                          engine_->report().last_capture));
     system_.add_forces(result.forces);
     tally(result);
   });

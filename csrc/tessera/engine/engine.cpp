@@ -239,6 +239,8 @@ void Engine::Impl::collect(const AtomsInput& atoms, StepOutput output)
 Engine::Engine(const std::string& path, const EngineOptions& options, std::shared_ptr<Communicator> communicator)
     : impl_(std::make_unique<Impl>(path, options, std::move(communicator)))
 {
+  const Device place = impl_->artifact.place();
+  if (place.is_gpu()) impl_->report.device_bytes = static_cast<std::int64_t>(memory_of(place).total);
 }
 
 Engine::~Engine() = default;

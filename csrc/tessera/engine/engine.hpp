@@ -77,6 +77,7 @@ struct EngineReport {
   std::string last_capture;        ///< why the last one was
   std::int64_t repeated_steps = 0;  ///< for want of room for edges
   std::int64_t peak_bytes = 0;     ///< of the model on a GPU
+  std::int64_t device_bytes = 0;   ///< of the GPU in all; 0 on the CPU
 
   [[nodiscard]] std::int64_t num_rebuilds() const;
 };
