@@ -78,8 +78,8 @@ void exclusive_scan(StreamRef stream, const In* in, Out* out, std::int64_t count
   }
 #ifdef __CUDACC__
   std::size_t bytes = 0;
-  TESSERA_CUDA_CHECK(cub::DeviceScan::ExclusiveScan(nullptr, bytes, in, out, cuda::std::plus<Out>{}, Out{0}, count,
-                                                    stream.handle));
+  TESSERA_CUDA_CHECK(
+      cub::DeviceScan::ExclusiveScan(nullptr, bytes, in, out, cuda::std::plus<Out>{}, Out{0}, count, stream.handle));
   scratch.resize(static_cast<std::int64_t>(bytes));
   TESSERA_CUDA_CHECK(cub::DeviceScan::ExclusiveScan(scratch.data(), bytes, in, out, cuda::std::plus<Out>{}, Out{0},
                                                     count, stream.handle));
@@ -120,9 +120,21 @@ void sort_by_key(StreamRef stream, const Key* keys, Key* sorted_keys, const Valu
 #endif
 }
 
-/// out[c] = sum over k of in[k, c] of `in` [count, width], in a fixed order: pairs of levels of 64 terms each.
-inline void sum_columns(StreamRef stream, const double* in, std::int64_t count, std::int64_t width, double* out,
-                        DeviceArray<double>& partial)
+struct Sum {
+  static constexpr double kOfNone = 0;
+  TESSERA_HOST_DEVICE double operator()(double a, double b) const { return a + b; }
+};
+
+/// Of values that are not negative.
+struct Largest {
+  static constexpr double kOfNone = 0;
+  TESSERA_HOST_DEVICE double operator()(double a, double b) const { return a < b ? b : a; }
+};
+
+/// out[c] = all of in[:, c] of `in` [count, width] in one, in a fixed order: pairs of levels of 64 terms each.
+template <typename Combine>
+void fold_columns(StreamRef stream, const double* in, std::int64_t count, std::int64_t width, double* out,
+                  DeviceArray<double>& partial, Combine combine)
 {
   constexpr std::int64_t kTerms = 64;
   const auto groups_of = [](std::int64_t n) { return (n + kTerms - 1) / kTerms; };
@@ -136,16 +148,33 @@ inline void sum_columns(StreamRef stream, const double* in, std::int64_t count, 
     double* target = num_groups == 1 ? out : next;
     const double* terms = source;
     const std::int64_t last = num_terms;
-    for_each(stream, num_groups * width, TESSERA_LAMBDA(std::int64_t item) {
-      const std::int64_t group = item / width, c = item % width;
-      double sum = 0;
-      for (std::int64_t k = group * kTerms; k < last && k < (group + 1) * kTerms; ++k) sum += terms[k * width + c];
-      target[item] = sum;
-    });
+    for_each(
+        stream, num_groups * width, TESSERA_LAMBDA(std::int64_t item) {
+          const std::int64_t group = item / width, c = item % width;
+          double folded = Combine::kOfNone;
+          for (std::int64_t k = group * kTerms; k < last && k < (group + 1) * kTerms; ++k) {
+            folded = combine(folded, terms[k * width + c]);
+          }
+          target[item] = folded;
+        });
     source = target;
     num_terms = num_groups;
     next += num_groups * width;
   } while (source != out);
+}
+
+/// out[c] = sum over k of in[k, c] of `in` [count, width], in the order of fold_columns().
+inline void sum_columns(StreamRef stream, const double* in, std::int64_t count, std::int64_t width, double* out,
+                        DeviceArray<double>& partial)
+{
+  fold_columns(stream, in, count, width, out, partial, Sum{});
+}
+
+/// out[c] = the largest of in[:, c] of `in` [count, width], none of them negative; 0 if there are none.
+inline void max_columns(StreamRef stream, const double* in, std::int64_t count, std::int64_t width, double* out,
+                        DeviceArray<double>& partial)
+{
+  fold_columns(stream, in, count, width, out, partial, Largest{});
 }
 
 }  // namespace tessera::parallel

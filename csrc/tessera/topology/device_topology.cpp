@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "tessera/topology/device_topology.hpp"
 
-#include <limits>
-
 #include "tessera/base/error.hpp"
+#include "tessera/search/device_search.hpp"
 
 namespace tessera {
 
 namespace {
 
-std::vector<std::int32_t> narrowed(const std::vector<std::int64_t>& values)
-{
-  return {values.begin(), values.end()};
-}
+std::vector<std::int32_t> narrowed(const std::vector<std::int64_t>& values) { return {values.begin(), values.end()}; }
 
 /// Where each row's run begins, and the end: from [first, last) pairs.
 std::vector<std::int32_t> firsts(const std::vector<std::int64_t>& range, std::int64_t num_edges)
@@ -37,9 +33,7 @@ std::vector<std::int32_t> wide_rows(const TopologyList& list)
 void upload_list(const TopologyList& from, DeviceList& to, StreamRef stream)
 {
   const NeighborList& pairs = from.pairs;
-  TESSERA_REQUIRE(pairs.num_edges() < std::numeric_limits<std::int32_t>::max(),
-                  "expected fewer than 2^31 pairs within {} Å of one rank's atoms, found {}; use more ranks",
-                  pairs.cutoff, pairs.num_edges());
+  require_countable_edges(pairs.num_edges(), pairs.cutoff);
   const std::int64_t num_owned = from.plan->num_owned, num_halo = from.plan->num_halo;
   std::vector<std::int64_t> own(pairs.sender.size());
   for (std::size_t e = 0; e < own.size(); ++e) own[e] = from.own_row(pairs.sender[e]);
@@ -80,7 +74,10 @@ void DeviceTopology::upload(const Topology& topology, StreamRef stream)
 {
   TESSERA_REQUIRE(topology.lists.size() == lists.size(), "expected {} lists, found {}", lists.size(),
                   topology.lists.size());
+  epoch = topology.epoch;
   num_owned = topology.num_owned;
+  num_candidates = topology.num_candidates;
+  num_candidate_peers = topology.num_candidate_peers;
   for (std::size_t l = 0; l < lists.size(); ++l) upload_list(topology.lists[l], lists[l], stream);
   synchronize(stream);
 }

@@ -18,15 +18,15 @@ struct DeviceList {
 
   double cutoff = 0;  ///< Å, the model's; the pairs reach cutoff + skin
   std::int64_t num_edges = 0;
-  std::shared_ptr<const HaloPlan> plan;          ///< as TopologyList
-  DeviceArray<std::int32_t> receiver;            ///< [num_edges]
-  DeviceArray<std::int32_t> sender;              ///< [num_edges] extended row of the widest list
-  DeviceArray<std::int32_t> own_sender;          ///< [num_edges] this list's own extended row
-  DeviceArray<Shift> shift;                      ///< [num_edges]
-  DeviceArray<std::int32_t> sender_order;        ///< [num_edges] edges sorted by (own_sender, edge)
-  DeviceArray<std::int32_t> first_of_receiver;   ///< [num_owned + 1] into the edges
-  DeviceArray<std::int32_t> first_of_sender;     ///< [num_owned + num_halo + 1] into sender_order
-  DeviceArray<std::int32_t> wide_row;            ///< [num_halo] extended row of the widest list of each halo row
+  std::shared_ptr<const HaloPlan> plan;         ///< as TopologyList
+  DeviceArray<std::int32_t> receiver;           ///< [num_edges]
+  DeviceArray<std::int32_t> sender;             ///< [num_edges] extended row of the widest list
+  DeviceArray<std::int32_t> own_sender;         ///< [num_edges] this list's own extended row
+  DeviceArray<Shift> shift;                     ///< [num_edges]
+  DeviceArray<std::int32_t> sender_order;       ///< [num_edges] edges sorted by (own_sender, edge)
+  DeviceArray<std::int32_t> first_of_receiver;  ///< [num_owned + 1] into the edges
+  DeviceArray<std::int32_t> first_of_sender;    ///< [num_owned + num_halo + 1] into sender_order
+  DeviceArray<std::int32_t> wide_row;           ///< [num_halo] extended row of the widest list of each halo row
 };
 
 /// A Topology's lists on a device.
@@ -35,7 +35,10 @@ struct DeviceTopology {
   DeviceTopology(Device device, std::size_t num_lists);
 
   Device device;
+  std::int64_t epoch = 0;
   std::int64_t num_owned = 0;
+  std::int64_t num_candidates = 0;  ///< as Topology
+  std::int64_t num_candidate_peers = 0;
   std::vector<DeviceList> lists;
 
   [[nodiscard]] const DeviceList& widest() const { return lists.back(); }
