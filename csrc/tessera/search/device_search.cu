@@ -95,7 +95,8 @@ void collect_places(StreamRef stream, std::int64_t num_atoms, const std::int32_t
 
 // Neighbouring items are receivers of one cell, which read the same atoms at the same time.
 
-/// count [receivers, neighborhoods] + a 0: partners of each receiver in each neighborhood.
+/// count [receivers, neighborhoods] + a 0: partners of each receiver in each neighborhood. The 0 is there for the scan,
+/// whose last sum is that of all others: it reads what it does not add.
 void count_partners(StreamRef stream, const Grid& grid, const Thresholds& reach, std::int64_t num_receivers,
                     const std::int32_t* receiver_place, std::int32_t* count)
 {

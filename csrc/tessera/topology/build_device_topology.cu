@@ -51,8 +51,9 @@ void mark_narrow(StreamRef stream, const WideEdges& wide, const kernel::Lattice&
         const double distance_sq =
             kernel::edge_length_sq(box, kernel::vector_at(positions, wide.receiver[e]),
                                    kernel::vector_at(positions, wide.sender[e]), kernel::image_at(wide.shift, e));
-        is_kept[e] = distance_sq > reach_sq ? 0 : 1;
-        if (is_kept[e] != 0 && wide.sender[e] >= wide.num_owned) used[wide.sender[e] - wide.num_owned] = 1;
+        const bool is_within = !(distance_sq > reach_sq);
+        is_kept[e] = is_within ? 1 : 0;
+        if (is_within && wide.sender[e] >= wide.num_owned) used[wide.sender[e] - wide.num_owned] = 1;
       });
 }
 

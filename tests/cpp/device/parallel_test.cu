@@ -106,5 +106,24 @@ TEST(Parallel, ColumnsAreSummedAlikeOnEveryDevice)
   }
 }
 
+TEST(Parallel, ColumnsHaveTheirOwnLargestValue)
+{
+  constexpr std::int64_t kWidth = 5;
+  std::mt19937 random(kSeed);
+  std::exponential_distribution<double> exponential;
+  for (const std::int64_t count : {0, 1, 64, 65, 5'000}) {
+    std::vector<double> values(count * kWidth);
+    for (auto& value : values) value = exponential(random);
+    std::vector<double> expected(kWidth, 0);
+    for (std::int64_t k = 0; k < count * kWidth; ++k) expected[k % kWidth] = std::max(expected[k % kWidth], values[k]);
+    for (const StreamRef stream : streams_to_test()) {
+      DeviceArray<double> in(stream.device), out(stream.device), partial(stream.device);
+      in.assign(values, stream);
+      parallel::max_columns(stream, in.data(), count, kWidth, out.resize(kWidth), partial);
+      EXPECT_EQ(out.to_host(stream), expected) << count << " rows";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera
