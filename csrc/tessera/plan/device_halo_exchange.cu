@@ -130,7 +130,7 @@ DeviceHaloExchange::DeviceHaloExchange(std::shared_ptr<DeviceLink> link, bool ov
 void DeviceHaloExchange::set_plan(std::shared_ptr<const HaloPlan> plan, HaloLayout layout, StreamRef stream)
 {
   TESSERA_REQUIRE(plan != nullptr, "an exchange needs a plan, found none");
-  TESSERA_REQUIRE(direction_ == Direction::none, "{} is in flight, wait for it before the next epoch",
+  TESSERA_REQUIRE(direction_ == HaloDirection::none, "{} is in flight, wait for it before the next epoch",
                   name_of(direction_));
   check_stream(stream);
   TESSERA_REQUIRE(!is_capturing(stream), "expected the plan of an epoch outside of a capture, found it within one");
@@ -163,24 +163,11 @@ const HaloPlan& DeviceHaloExchange::plan() const
   return *plan_;
 }
 
-const char* DeviceHaloExchange::name_of(Direction direction)
-{
-  switch (direction) {
-    case Direction::none:
-      return "no exchange";
-    case Direction::forward:
-      return "a forward exchange";
-    case Direction::reverse:
-      return "a reverse exchange";
-  }
-  return "";
-}
-
 std::int64_t DeviceHaloExchange::row_bytes() const noexcept { return channels_ * (scalar_ == Scalar::float32 ? 4 : 8); }
 
 std::int64_t DeviceHaloExchange::channels_in_flight() const noexcept
 {
-  return direction_ == Direction::none ? 0 : channels_;
+  return direction_ == HaloDirection::none ? 0 : channels_;
 }
 
 void DeviceHaloExchange::check_stream(StreamRef stream) const
@@ -190,42 +177,43 @@ void DeviceHaloExchange::check_stream(StreamRef stream) const
                   stream.device.gpu);
 }
 
-std::byte* DeviceHaloExchange::make_room(DeviceArray<std::byte>& buffer, std::int64_t bytes, StreamRef stream)
+void DeviceHaloExchange::make_room(StreamRef stream)
 {
-  if (bytes > buffer.capacity()) {
+  // Of either direction, so that the first exchange of an epoch leaves the second nothing to do.
+  const std::int64_t bytes = std::max(layout_.num_send(), layout_.num_slots()) * row_bytes();
+  if (bytes > incoming_.capacity()) {
     TESSERA_REQUIRE(!is_capturing(stream),
-                    "expected a buffer of {} bytes before the capture of a graph, found one of {}: run the step once "
-                    "without capture after a change of the layout",
-                    bytes, buffer.capacity());
+                    "expected buffers of {} bytes before the capture of a graph, found {}: run the step once without "
+                    "capture after a change of the layout",
+                    bytes, incoming_.capacity());
     ++arrangement_;
   }
-  return buffer.resize(bytes, /*headroom=*/0);  // the layout has its own
+  outgoing_.resize(bytes, /*headroom=*/0);  // the layout has its own
+  incoming_.resize(bytes, /*headroom=*/0);
 }
 
-void DeviceHaloExchange::start(Direction direction, const void* rows, std::int64_t channels, Scalar scalar,
+void DeviceHaloExchange::start(HaloDirection direction, const void* rows, std::int64_t channels, Scalar scalar,
                                StreamRef stream)
 {
-  TESSERA_REQUIRE(direction_ == Direction::none, "{} is in flight, wait for it before starting {}", name_of(direction_),
-                  name_of(direction));
+  TESSERA_REQUIRE(direction_ == HaloDirection::none, "{} is in flight, wait for it before starting {}",
+                  name_of(direction_), name_of(direction));
   TESSERA_REQUIRE(channels >= 0, "expected a row length of 0 or more, found {}", channels);
   (void)plan();
   check_stream(stream);
+  const CurrentDevice scope(stream.device);
   channels_ = channels;
   scalar_ = scalar;
-  const bool is_forward = direction == Direction::forward;
-  const std::int64_t num_out = is_forward ? layout_.num_send() : layout_.num_slots();
-  const std::int64_t num_in = is_forward ? layout_.num_slots() : layout_.num_send();
-  make_room(incoming_, num_in * row_bytes(), stream);
+  make_room(stream);
   const auto* outgoing = static_cast<const std::byte*>(rows);
-  if (is_forward) {
-    outgoing = make_room(outgoing_, num_out * row_bytes(), stream);
-    pack_rows(stream, rows, row_bytes(), send_row_.data(), num_out, outgoing_.data());
+  if (direction == HaloDirection::forward) {
+    outgoing = outgoing_.data();
+    pack_rows(stream, rows, row_bytes(), send_row_.data(), layout_.num_send(), outgoing_.data());
   } else if (overlaps_) {
     // The caller may reuse the memory of its rows in the order of its own stream, which the messages are not part of.
-    outgoing = make_room(outgoing_, num_out * row_bytes(), stream);
-    copy_bytes(outgoing_.data(), rows, static_cast<std::size_t>(num_out * row_bytes()), stream);
+    outgoing = outgoing_.data();
+    copy_bytes(outgoing_.data(), rows, static_cast<std::size_t>(layout_.num_slots() * row_bytes()), stream);
   }
-  launch(is_forward, outgoing, stream);
+  launch(direction == HaloDirection::forward, outgoing, stream);
   direction_ = direction;
 }
 
@@ -257,34 +245,35 @@ void DeviceHaloExchange::launch(bool is_forward, const std::byte* outgoing, Stre
   if (overlaps_) arrived_.record(side_);
 }
 
-void DeviceHaloExchange::finish(Direction direction, StreamRef stream)
+void DeviceHaloExchange::finish(HaloDirection direction, StreamRef stream)
 {
   TESSERA_REQUIRE(direction_ == direction, "waiting for {} while {} is in flight", name_of(direction),
                   name_of(direction_));
   check_stream(stream);
-  direction_ = Direction::none;
+  direction_ = HaloDirection::none;
   if (overlaps_) arrived_.hold_back(stream);
 }
 
 void DeviceHaloExchange::start_forward(const void* owned, std::int64_t channels, Scalar scalar, StreamRef stream)
 {
-  start(Direction::forward, owned, channels, scalar, stream);
+  start(HaloDirection::forward, owned, channels, scalar, stream);
 }
 
 void DeviceHaloExchange::wait_forward(void* halo, StreamRef stream)
 {
-  finish(Direction::forward, stream);
+  finish(HaloDirection::forward, stream);
   copy_bytes(halo, incoming_.data(), static_cast<std::size_t>(layout_.num_slots() * row_bytes()), stream);
 }
 
 void DeviceHaloExchange::start_reverse(const void* halo, std::int64_t channels, Scalar scalar, StreamRef stream)
 {
-  start(Direction::reverse, halo, channels, scalar, stream);
+  start(HaloDirection::reverse, halo, channels, scalar, stream);
 }
 
 void DeviceHaloExchange::wait_reverse(void* owned, StreamRef stream)
 {
-  finish(Direction::reverse, stream);
+  finish(HaloDirection::reverse, stream);
+  const CurrentDevice scope(stream.device);
   const auto add = scalar_ == Scalar::float32 ? add_copies<float> : add_copies<double>;
   add(stream, owned, channels_, incoming_.data(), layout_.num_send(), copied_row_.data(), first_copy_.data(),
       copies_.data());

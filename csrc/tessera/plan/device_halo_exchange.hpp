@@ -8,6 +8,7 @@
 
 #include "tessera/comm/device_link.hpp"
 #include "tessera/device/device_array.hpp"
+#include "tessera/plan/halo_direction.hpp"
 #include "tessera/plan/halo_exchange.hpp"
 #include "tessera/plan/halo_layout.hpp"
 
@@ -66,13 +67,11 @@ class DeviceHaloExchange {
   [[nodiscard]] const HaloExchange::Traffic& traffic() const noexcept { return traffic_; }
 
  private:
-  enum class Direction { none, forward, reverse };
-  static const char* name_of(Direction direction);
-  void start(Direction direction, const void* rows, std::int64_t channels, Scalar scalar, StreamRef stream);
+  void start(HaloDirection direction, const void* rows, std::int64_t channels, Scalar scalar, StreamRef stream);
   void launch(bool is_forward, const std::byte* outgoing, StreamRef stream);
-  void finish(Direction direction, StreamRef stream);
+  void finish(HaloDirection direction, StreamRef stream);
   void check_stream(StreamRef stream) const;
-  std::byte* make_room(DeviceArray<std::byte>& buffer, std::int64_t bytes, StreamRef stream);
+  void make_room(StreamRef stream);
   [[nodiscard]] std::int64_t row_bytes() const noexcept;
 
   std::shared_ptr<DeviceLink> link_;
@@ -93,7 +92,7 @@ class DeviceHaloExchange {
   std::vector<DeviceLink::Send> sends_;
   std::vector<DeviceLink::Receive> receives_;
 
-  Direction direction_ = Direction::none;
+  HaloDirection direction_ = HaloDirection::none;
   std::int64_t channels_ = 0;
   Scalar scalar_ = Scalar::float64;
   HaloExchange::Traffic traffic_;
