@@ -20,8 +20,8 @@ namespace tessera {
 /// of the plan, and index arrays are refilled in place: a CUDA graph that holds exchanges remains right until
 /// arrangement() changes. The host waits for nothing (over a link that waits itself, only for that).
 ///
-///     forward:  owned --pack--> outgoing [send rows of peer 0 | zeros | peer 1 | ...] ==> incoming --copy--> halo
-///     slots reverse:  halo slots --copy--> outgoing [halo slots] ==> incoming [as outgoing of forward] --add--> owned
+///     forward:  owned --pack--> outgoing [for peer 0 | zeros | for peer 1 | ...] ==> incoming --copy--> halo
+///     reverse:  halo --copy--> outgoing ==> incoming [of peer 0 | unread | of peer 1 | ...] --add--> owned
 ///
 /// Reverse is the exact transpose of forward. Every owned row adds what came for it in the order (peer, row), as
 /// HaloExchange does: no atomics, bitwise repeatable, and equal to HaloExchange to the last bit. Head-room travels too
