@@ -36,6 +36,13 @@ std::string gpu_capability(int device)
   return format("{}.{}", major, minor);
 }
 
+std::string gpu_bus_id(int device)
+{
+  char text[32] = {};
+  TESSERA_CUDA_CHECK(cudaDeviceGetPCIBusId(text, sizeof(text), device));
+  return text;
+}
+
 void check_cuda(int code, const char* what)
 {
   const auto error = static_cast<cudaError_t>(code);
@@ -99,11 +106,14 @@ MemoryUse memory_of(Device device)
   return use;
 }
 
-Stream::Stream(Device device) : stream_{device, nullptr}
+Stream::Stream(Device device, Priority priority) : stream_{device, nullptr}
 {
   if (!device.is_gpu()) return;
   const CurrentDevice scope(device);
-  TESSERA_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_.handle, cudaStreamNonBlocking));
+  int lowest = 0, highest = 0;
+  TESSERA_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  const int number = priority == Priority::high ? highest : 0;  // 0 is the default, and lower numbers go first
+  TESSERA_CUDA_CHECK(cudaStreamCreateWithPriority(&stream_.handle, cudaStreamNonBlocking, number));
 }
 
 Stream::~Stream()
@@ -141,6 +151,14 @@ void Event::synchronize() const
 void synchronize(StreamRef stream)
 {
   if (stream.is_gpu()) TESSERA_CUDA_CHECK(cudaStreamSynchronize(stream.handle));
+}
+
+bool is_capturing(StreamRef stream)
+{
+  if (!stream.is_gpu()) return false;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  TESSERA_CUDA_CHECK(cudaStreamIsCapturing(stream.handle, &status));
+  return status != cudaStreamCaptureStatusNone;
 }
 
 CurrentDevice::CurrentDevice(Device device)

@@ -22,6 +22,7 @@ bool has_cuda() noexcept { return false; }
 int num_gpus() noexcept { return 0; }
 std::string gpu_name(int /*device*/) { refuse("gpu_name"); }
 std::string gpu_capability(int /*device*/) { refuse("gpu_capability"); }
+std::string gpu_bus_id(int /*device*/) { refuse("gpu_bus_id"); }
 void check_cuda(int /*code*/, const char* what) { refuse(what); }
 
 void* allocate(Device device, MemoryKind /*kind*/, std::size_t bytes)
@@ -47,7 +48,7 @@ void clear_bytes(void* memory, std::size_t bytes, StreamRef /*stream*/)
 
 MemoryUse memory_of(Device /*device*/) { refuse("memory_of"); }
 
-Stream::Stream(Device device) : stream_{device, nullptr}
+Stream::Stream(Device device, Priority /*priority*/) : stream_{device, nullptr}
 {
   if (device.is_gpu()) refuse("Stream");
 }
@@ -63,6 +64,7 @@ void Event::hold_back(StreamRef /*stream*/) const {}
 void Event::synchronize() const {}
 
 void synchronize(StreamRef /*stream*/) {}
+bool is_capturing(StreamRef /*stream*/) { return false; }
 
 CurrentDevice::CurrentDevice(Device device)
 {

@@ -23,10 +23,13 @@ struct StreamRef {
   [[nodiscard]] bool is_gpu() const noexcept { return device.is_gpu(); }
 };
 
+/// Which of several streams' kernels gets free places on the GPU first.
+enum class Priority { normal, high };
+
 /// A stream of its own beside PyTorch's.
 class Stream {
  public:
-  explicit Stream(Device device);
+  explicit Stream(Device device, Priority priority = Priority::normal);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -55,6 +58,9 @@ class Event {
 
 /// Waits until everything queued on the stream is done. @throws Error(rank) with what a kernel did wrong.
 void synchronize(StreamRef stream);
+
+/// Whether what is queued on the stream is being captured into a graph instead of running; false on the host.
+[[nodiscard]] bool is_capturing(StreamRef stream);
 
 /// Makes `device` the current one of this thread until the end of scope; nothing for the host.
 class CurrentDevice {
