@@ -25,7 +25,7 @@ using namespace LAMMPS_NS;
 namespace {
 
 constexpr const char* kKeywords =
-    "skin, rebuild, recut, curve, balance, peers, search, overlap, graph, charge, multiplicity, threads";
+    "skin, rebuild, recut, curve, balance, peers, search, overlap, exchange, graph, charge, multiplicity, threads";
 
 /// "H, O, K"
 template <typename Items>
@@ -122,6 +122,8 @@ void PairTessera::read_keyword(const std::string& keyword, const char* value)
     options_.search = value;
   } else if (keyword == "overlap") {
     options_.overlap = tessera::parse_yes_no(keyword, value);
+  } else if (keyword == "exchange") {
+    options_.exchange = tessera::parse_exchange(value);
   } else if (keyword == "graph") {
     options_.graph = tessera::parse_graph_use(value);
   } else if (keyword == "charge") {
@@ -236,8 +238,7 @@ void PairTessera::load_engine()
 
 void PairTessera::describe_device() const
 {
-  utils::logmesg(lmp, tessera::format("Tessera: rank 0 computes on {}; pair search on the host{}\n", engine_->device(),
-                                      comm->nprocs > 1 ? ", features pass through pinned host memory and MPI" : ""));
+  utils::logmesg(lmp, tessera::format("Tessera: rank 0 {}\n", engine_->describe_device()));
 }
 
 void PairTessera::describe_model() const

@@ -32,12 +32,14 @@ EngineOptions read_engine_options(const py::dict& options)
       out.search = py::cast<std::string>(value);
     } else if (name == "overlap") {
       out.overlap = py::cast<bool>(value);
+    } else if (name == "exchange") {
+      out.exchange = parse_exchange(py::cast<std::string>(value));
     } else if (name == "graph") {
       out.graph = parse_graph_use(py::cast<std::string>(value));
     } else if (name == "threads") {
       out.num_threads = py::cast<int>(value);
     } else {
-      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, search, overlap, graph or threads, found '" +
+      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, search, overlap, exchange, graph or threads, found '" +
                            name + "'");
     }
   }

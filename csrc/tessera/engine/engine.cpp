@@ -9,13 +9,14 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/comm/local_rank.hpp"
+#include "tessera/engine/device_exchanges.hpp"
 #include "tessera/engine/halo_values.hpp"
 #include "tessera/engine/shard.hpp"
 #include "tessera/engine/step.hpp"
 #include "tessera/model/artifact.hpp"
 #include "tessera/model/exchange_set.hpp"
 #include "tessera/search/pair_search.hpp"
-#include "tessera/topology/device_topology.hpp"
+#include "tessera/topology/build_device_topology.hpp"
 
 namespace tessera {
 
@@ -63,6 +64,7 @@ struct Epoch {
   std::unique_ptr<ExchangeSet> features;    // one a list, found by the model's operators
   std::size_t num_lists = 0;
 
+  /// Of rows that pass through the host.
   [[nodiscard]] HaloExchange::Traffic feature_traffic() const
   {
     HaloExchange::Traffic sum;
@@ -85,7 +87,9 @@ struct Engine::Impl {
         cache(artifact.passport().largest_cutoff(), options.skin, options.rebuild),
         shard(options, communicator),
         lists(artifact.place(), artifact.passport().cutoffs.size()),
-        step(artifact, communicator->num_ranks() > 1 ? GraphUse::off : options.graph)
+        exchanges(options, lists.lists.size(), artifact.place(), communicator),
+        step(artifact, can_capture() ? options.graph : GraphUse::off, [this](bool mine) { return any_rank(mine); }),
+        builder(step.stream())
   {
   }
 
@@ -96,18 +100,27 @@ struct Engine::Impl {
   TopologyCache cache;
   Shard shard;
   DeviceTopology lists;  // of the epoch
+  DeviceExchanges exchanges;
   Step step;
+  DeviceTopologyBuilder builder;  // where the model runs on a GPU
   std::optional<Epoch> epoch;
   StepResult result;
   EngineReport report;
+  HaloExchange::Traffic device_features, device_positions;  // of all exchanges that were queued so far
+  HaloExchange::Traffic run_traffic;                        // features, of one run of the step on the device
+  std::int64_t run_position_messages = 0;
 
   [[nodiscard]] RebuildCause decide(const AtomsInput& atoms);
   void rebuild(const AtomsInput& atoms, RebuildCause cause);
   void cut(const AtomsInput& atoms);
   void build_epoch(const Box& box);
+  [[nodiscard]] bool searches_on_device() const { return artifact.place().is_gpu() && options.search == "cells"; }
+  /// Messages of the host cannot be recorded.
+  [[nodiscard]] bool can_capture() const { return communicator->num_ranks() == 1 || exchanges.is_active(); }
+  [[nodiscard]] bool any_rank(bool mine);
   void begin_epoch();
   void collect(const AtomsInput& atoms, StepOutput output);
-  void count_traffic(const HaloExchange::Traffic& before);
+  void count_traffic(const HaloExchange::Traffic& before, const Step::Report& earlier);
 };
 
 /// Brings the caller's atoms into the rows and asks all ranks whether the epoch holds.
@@ -178,9 +191,13 @@ void Engine::Impl::build_epoch(const Box& box)
   const CandidateQuery query{options.peers, 8, cutoffs.back() + options.skin, &shard.curve(), &shard.splitters(),
                              shard.drift()};
   const Candidates candidates = find_candidates(query, shard.positions(), box, *communicator);
-  lists.upload(build_topology(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1, search,
-                              *communicator),
-               step.stream());
+  if (searches_on_device()) {
+    builder.build(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1, *communicator, lists);
+  } else {
+    lists.upload(build_topology(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1, search,
+                                *communicator),
+                 step.stream());
+  }
   begin_epoch();
 }
 
@@ -192,6 +209,7 @@ void Engine::Impl::begin_epoch()
   next.num_lists = lists.lists.size();
   next.positions = std::make_unique<HaloExchange>(lists.widest().plan, communicator, kPositionTag);
   std::vector<std::unique_ptr<HaloExchange>> features;
+  std::vector<std::shared_ptr<const HaloPlan>> plans;
   const std::vector<double> owned(shard.elements().begin(), shard.elements().end());
   for (std::size_t l = 0; l < next.num_lists; ++l) {
     const auto& plan = lists.lists[l].plan;
@@ -200,8 +218,15 @@ void Engine::Impl::begin_epoch()
     const auto extended = extend<double>(owned, *features.back());
     input.halo_elements.emplace_back(extended.begin() + lists.num_owned, extended.end());
     input.slots.push_back(HaloSlots::identity(plan->num_halo));
+    plans.push_back(plan);
   }
-  next.features = std::make_unique<ExchangeSet>(std::move(features));
+  if (exchanges.is_active()) {
+    exchanges.begin_epoch(plans, step.stream());
+    input.slots = exchanges.slots();
+    input.exchange = exchanges.positions();
+    input.arrangement = exchanges.arrangement();
+  }
+  next.features = std::make_unique<ExchangeSet>(std::move(features), exchanges.features());
   input.topology = &lists;
   input.elements = shard.elements();
   input.plan_handle = communicator->num_ranks() > 1 ? next.features->handle() : 0;
@@ -209,20 +234,43 @@ void Engine::Impl::begin_epoch()
   epoch = std::move(next);
 }
 
-void Engine::Impl::count_traffic(const HaloExchange::Traffic& before)
+bool Engine::Impl::any_rank(bool mine)
+{
+  std::int64_t any = mine ? 1 : 0;
+  if (communicator->num_ranks() > 1) communicator->all_reduce(std::span(&any, 1), Reduction::max);
+  return any != 0;
+}
+
+/// Adds what the step has sent: what passed through the host since `before`, or what the device's exchanges send each
+/// time that they run, which replays do without the host.
+void Engine::Impl::count_traffic(const HaloExchange::Traffic& before, const Step::Report& earlier)
 {
   const HaloExchange::Traffic after = epoch->feature_traffic();
   report.messages += after.messages - before.messages;
   report.bytes += after.bytes - before.bytes;
   report.wait_seconds += after.wait_seconds - before.wait_seconds;
   report.model_seconds -= after.wait_seconds - before.wait_seconds;
+  if (!exchanges.is_active()) return;
+  const HaloExchange::Traffic features = exchanges.feature_traffic(), positions = exchanges.positions()->traffic();
+  const std::int64_t recorded = step.report().recorded_runs - earlier.recorded_runs;
+  if (recorded > 0) {
+    run_traffic = {(features.messages - device_features.messages) / recorded,
+                   (features.bytes - device_features.bytes) / recorded, 0};
+    run_position_messages = (positions.messages - device_positions.messages) / recorded;
+  }
+  device_features = features;
+  device_positions = positions;
+  const std::int64_t runs = step.report().runs - earlier.runs;
+  report.messages += runs * run_traffic.messages;
+  report.bytes += runs * run_traffic.bytes;
+  report.position_messages += runs * run_position_messages;
 }
 
 void Engine::Impl::collect(const AtomsInput& atoms, StepOutput output)
 {
   std::vector<Vec3> forces(output.forces.begin(), output.forces.end());
   forces.insert(forces.end(), output.halo_forces.begin(), output.halo_forces.end());
-  bring_home(forces, *epoch->positions);
+  if (!exchanges.is_active()) bring_home(forces, *epoch->positions);
   require_finite(forces, shard.ids(), "force");
   result.energy = output.energy;
   result.virial = output.virial;
@@ -248,6 +296,17 @@ Engine::~Engine() = default;
 const Passport& Engine::passport() const noexcept { return impl_->artifact.passport(); }
 std::string Engine::device() const { return impl_->artifact.device(); }
 const EngineReport& Engine::report() const noexcept { return impl_->report; }
+std::string Engine::describe_device() const
+{
+  const Impl& self = *impl_;
+  std::string text = format("computes on {}, searches pairs {}", device(), self.searches_on_device() ? "there" : "on the host");
+  if (!self.exchanges.description().empty()) text += ", " + self.exchanges.description();
+  if (self.artifact.place().is_gpu()) {
+    const bool replays = self.can_capture() && self.options.graph != GraphUse::off;
+    text += replays ? ", replays its step as a graph" : ", launches its step kernel by kernel";
+  }
+  return text;
+}
 Communicator& Engine::communicator() noexcept { return *impl_->communicator; }
 
 double Engine::time_model(int repeats)
@@ -271,16 +330,21 @@ const StepResult& Engine::compute(const AtomsInput& atoms)
 
   EngineReport& report = self.report;
   const auto messages = self.epoch->positions->traffic().messages;
-  const std::vector<Vec3> extended = extend<Vec3>(self.shard.positions(), *self.epoch->positions);
-  const auto halo = std::span(extended).subspan(self.shard.positions().size());
+  std::vector<Vec3> extended;
+  std::span<const Vec3> halo;
+  if (!self.exchanges.is_active()) {
+    extended = extend<Vec3>(self.shard.positions(), *self.epoch->positions);
+    halo = std::span(extended).subspan(self.shard.positions().size());
+  }
   const HaloExchange::Traffic traffic = self.epoch->feature_traffic();
+  const Step::Report earlier = self.step.report();
   StepOutput output;
   {
     const Stopwatch model_watch(report.model_seconds);
     output = self.step.run(self.shard.positions(), halo, atoms.box, atoms.charge, atoms.multiplicity,
                            atoms.wants_atom_virials);
   }
-  self.count_traffic(traffic);
+  self.count_traffic(traffic, earlier);
   report.num_edges = output.num_edges;
   self.collect(atoms, std::move(output));
 

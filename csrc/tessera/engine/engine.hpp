@@ -26,6 +26,14 @@ enum class GraphUse {
 
 inline constexpr std::int64_t kGraphCheckInterval = 50;  // steps
 
+/// How rows travel between ranks whose model computes on a GPU.
+enum class ExchangeRoute {
+  automatic,  ///< nccl where every rank has a GPU of its own, staged elsewhere
+  nccl,       ///< from GPU to GPU; refused where that is impossible
+  staged,     ///< through page-locked memory and the communicator
+  messages,   ///< the kernels of nccl, with the communicator's messages in its place: for models on the CPU, in tests
+};
+
 /// What shards are balanced by.
 enum class Balance { atoms, edges };
 
@@ -38,6 +46,7 @@ struct EngineOptions {
   PeerScheme peers = PeerScheme::multi_box;
   std::string search = "cells";  ///< exact pair search: "cells" or "faiss" (see make_pair_search)
   bool overlap = true;           ///< exchange features while the model computes what needs none of them
+  ExchangeRoute exchange = ExchangeRoute::automatic;
   GraphUse graph = GraphUse::on;  ///< of a GPU's step; where features pass through the host it is off
   int num_threads = 0;           ///< intra-op threads of the model; 0: leave as they are
 };
@@ -98,6 +107,8 @@ class Engine {
   [[nodiscard]] const Passport& passport() const noexcept;
   /// As Artifact::device().
   [[nodiscard]] std::string device() const;
+  /// How this rank's model, search and exchange run, in a few words for a log.
+  [[nodiscard]] std::string describe_device() const;
   [[nodiscard]] const EngineReport& report() const noexcept;
   [[nodiscard]] Communicator& communicator() noexcept;
 

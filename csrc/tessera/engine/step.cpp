@@ -27,19 +27,26 @@ double seconds_since(std::chrono::steady_clock::time_point start)
 }  // namespace
 
 struct Step::Impl {
-  Impl(Artifact& model, GraphUse use)
-      : artifact(model), graph_use(use), own_stream(model.place()), stream(own_stream), arrays(model, stream)
+  Impl(Artifact& model, GraphUse use, std::function<bool(bool)> any)
+      : artifact(model),
+        graph_use(use),
+        any_rank(std::move(any)),
+        own_stream(model.place()),
+        stream(own_stream),
+        arrays(model, stream)
   {
   }
 
   Artifact& artifact;
   GraphUse graph_use;
+  std::function<bool(bool)> any_rank;  // ranks that exchange must queue alike: what one repeats or records, all do
   Stream own_stream;
   StreamRef stream;
   StepArrays arrays;
   std::vector<at::Tensor> outputs;  // of the last run; in a graph's memory if it was captured
   bool must_fit = true;             // the room for edges has not been compared with this epoch's number
   std::vector<ListView> captured;   // what the graph has been recorded with
+  std::int64_t arrangement = 0, captured_arrangement = 0;
   CapturedGraph graph;
   std::int64_t age = 0;  // steps since the engine was made
   Report report;
@@ -60,6 +67,7 @@ struct Step::Impl {
 void Step::Impl::mark()
 {
   arrays.queue_upload();
+  arrays.queue_halo_positions();
   for (std::size_t l = 0; l < arrays.num_lists(); ++l) mark_edges(arrays.view(l), arrays.input(), stream, arrays.scratch());
 }
 
@@ -69,7 +77,9 @@ void Step::Impl::compute()
   for (std::size_t l = 0; l < arrays.num_lists(); ++l) write_edges(arrays.view(l), arrays.input(), stream);
   outputs = artifact.run(arrays.model_inputs());
   arrays.queue_sums(outputs);
+  arrays.queue_halo_forces();
   arrays.queue_download();
+  ++report.recorded_runs;
 }
 
 void Step::Impl::enqueue_all()
@@ -99,6 +109,7 @@ std::string Step::Impl::reason_to_capture() const
     if (next.pairs != then.pairs) return format("pairs of list {} {} -> {}", l, then.pairs, next.pairs);
     if (!(now == captured[l])) return format("arrays of list {} have moved", l);
   }
+  if (arrangement != captured_arrangement) return "peers, or rows exchanged with one, beyond their room";
   return {};
 }
 
@@ -115,6 +126,7 @@ void Step::Impl::capture(const std::string& cause)
   graph.capture(stream, [this] { enqueue_all(); });
   captured.clear();
   for (std::size_t l = 0; l < arrays.num_lists(); ++l) captured.push_back(arrays.view(l));
+  captured_arrangement = arrangement;
   ++report.captures;
   report.last_capture = cause;
 }
@@ -131,7 +143,7 @@ void Step::Impl::launch()
     must_fit = false;
   }
   const std::string cause = reason_to_capture();
-  if (!cause.empty()) capture(cause);
+  if (any_rank(!cause.empty())) capture(!cause.empty() ? cause : "another rank's arrays");
   graph.replay();
 }
 
@@ -158,10 +170,11 @@ void Step::Impl::check_replay()
                   tolerance, largest, difference);
 }
 
-/// Whether more edges were found than there was room for; the step is void then.
+/// Whether any rank found more edges than it has room for; the step is void then.
 bool Step::Impl::has_overflowed()
 {
-  if (!arrays.has_overflowed()) return false;
+  ++report.runs;
+  if (!stream.is_gpu() || !any_rank(arrays.has_overflowed())) return false;
   ++report.overflows;
   must_fit = true;
   return true;
@@ -180,7 +193,11 @@ void Step::Impl::check_coincidence(std::span<const Vec3> positions, std::span<co
        at[1], at[2], std::sqrt(dot(v, v)), kCoincidentDistance);
 }
 
-Step::Step(Artifact& artifact, GraphUse graph) : impl_(std::make_unique<Impl>(artifact, graph)) {}
+Step::Step(Artifact& artifact, GraphUse graph, std::function<bool(bool)> any_rank)
+    : impl_(std::make_unique<Impl>(artifact, graph, std::move(any_rank)))
+{
+}
+
 Step::~Step() = default;
 
 StreamRef Step::stream() const noexcept { return impl_->stream; }
@@ -189,6 +206,7 @@ const Step::Report& Step::report() const noexcept { return impl_->report; }
 void Step::begin_epoch(const EpochInput& epoch)
 {
   impl_->arrays.begin_epoch(epoch);
+  impl_->arrangement = epoch.arrangement;
   impl_->must_fit = true;
 }
 

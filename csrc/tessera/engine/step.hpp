@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include "tessera/engine/engine.hpp"
 #include "tessera/engine/list_arrays.hpp"
 #include "tessera/model/artifact.hpp"
+#include "tessera/plan/device_halo_exchange.hpp"
 #include "tessera/topology/device_topology.hpp"
 
 namespace tessera {
@@ -22,16 +24,19 @@ struct EpochInput {
   std::vector<std::vector<std::int32_t>> halo_elements;  ///< by list, [num_halo]
   std::vector<HaloSlots> slots;                          ///< by list
   std::int64_t plan_handle = 0;                          ///< of the ExchangeSet, 0 for none
+  /// Of the widest list, for positions and forces; nullptr: they pass through the caller. Outlives the epoch.
+  DeviceHaloExchange* exchange = nullptr;
+  std::int64_t arrangement = 0;  ///< changes when graphs that hold this rank's exchanges are void
 };
 
 /// What one step gives, on the host; lives until the next.
 struct StepOutput {
-  double energy = 0;                           ///< eV, of the owned atoms
-  Mat3 virial{};                               ///< eV, of the owned receivers' edges
-  std::span<const Vec3> forces;                ///< eV/Å, of owned rows
-  std::vector<Vec3> halo_forces;               ///< eV/Å, that belong to the owners of the widest list's halo rows
-  std::vector<Mat3> atom_virials;              ///< eV, [num_owned + widest num_halo], if asked for
-  std::int64_t num_edges = 0;                  ///< of all lists
+  double energy = 0;              ///< eV, of the owned atoms
+  Mat3 virial{};                  ///< eV, of the owned receivers' edges
+  std::span<const Vec3> forces;   ///< eV/Å, of owned rows
+  std::vector<Vec3> halo_forces;  ///< eV/Å, what the owners of halo rows still have to get; none with an exchange
+  std::vector<Mat3> atom_virials;  ///< eV, [num_owned + widest num_halo], if asked for
+  std::int64_t num_edges = 0;     ///< of all lists
 };
 
 /// The model's step of one rank: from positions to forces, on the artifact's device.
@@ -40,8 +45,8 @@ struct StepOutput {
 /// have no head-room, for padding costs time there.
 class Step {
  public:
-  /// @param artifact outlives this.
-  Step(Artifact& artifact, GraphUse graph);
+  /// @param artifact outlives this. @param any_rank whether any rank says yes; all ranks of a GPU model call it.
+  Step(Artifact& artifact, GraphUse graph, std::function<bool(bool)> any_rank);
   ~Step();
 
   /// Where the exchange's and search's kernels shall be queued.
@@ -49,7 +54,7 @@ class Step {
 
   void begin_epoch(const EpochInput& epoch);
 
-  /// @param halo_positions of the widest list's halo rows, Å.
+  /// All ranks call this. @param halo_positions of the widest list's halo rows, Å; none with an exchange.
   /// @throws Error(rank) if two atoms are closer than 1e-4 Å; as Artifact::run; with advice if memory runs out.
   [[nodiscard]] StepOutput run(std::span<const Vec3> positions, std::span<const Vec3> halo_positions, const Box& box,
                                long charge, long multiplicity, bool wants_atom_virial);
@@ -61,6 +66,8 @@ class Step {
     std::int64_t captures = 0;
     std::string last_capture;       ///< why the last graph was recorded, "" if none was
     std::int64_t overflows = 0;     ///< steps that were repeated with more room for edges
+    std::int64_t runs = 0;          ///< of the step, repetitions included
+    std::int64_t recorded_runs = 0;  ///< times that the host queued the step kernel by kernel, to run or to capture
     std::size_t peak_bytes = 0;     ///< of PyTorch's allocator on a GPU
   };
   [[nodiscard]] const Report& report() const noexcept;

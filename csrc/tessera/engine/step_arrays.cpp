@@ -50,7 +50,8 @@ StepArrays::StepArrays(const Artifact& artifact, StreamRef stream)
     : artifact_(artifact),
       stream_(stream),
       element_(stream.device),
-      scalars_(stream.device),
+      charge_(stream.device),
+      multiplicity_(stream.device),
       weight_(stream.device),
       input_(stream.device),
       forces_(stream.device),
@@ -66,7 +67,8 @@ StepArrays::StepArrays(const Artifact& artifact, StreamRef stream)
 {
   const auto num_lists = artifact.passport().cutoffs.size();
   for (std::size_t l = 0; l < num_lists; ++l) lists_.emplace_back(stream.device);
-  scalars_.resize(2, 0);
+  charge_.resize(1, 0);
+  multiplicity_.resize(1, 0);
   staged_scalars_.resize(2, 0);
   sums_.resize(kTotals, 0);
   staged_status_.resize(2 * static_cast<std::int64_t>(num_lists), 0);
@@ -76,6 +78,7 @@ void StepArrays::begin_epoch(const EpochInput& epoch)
 {
   topology_ = epoch.topology;
   plan_handle_ = epoch.plan_handle;
+  exchange_ = epoch.exchange;
   num_owned_ = topology_->num_owned;
   if (!has_headroom()) {
     num_rows_ = std::max(kLeastExtent, num_owned_ + 1);
@@ -130,9 +133,9 @@ void StepArrays::set_input(std::span<const Vec3> positions, std::span<const Vec3
                            long charge, long multiplicity)
 {
   TESSERA_REQUIRE(static_cast<std::int64_t>(positions.size()) == num_owned_ &&
-                      halo_positions.size() == wide_slot_.size(),
+                      halo_positions.size() == (exchange_ ? 0 : wide_slot_.size()),
                   "expected the positions of {} owned and {} halo rows, found {} and {}", num_owned_,
-                  wide_slot_.size(), positions.size(), halo_positions.size());
+                  exchange_ ? 0 : wide_slot_.size(), positions.size(), halo_positions.size());
   double* input = staged_input_.data();
   std::memcpy(input, box.cell().data(), sizeof(Mat3));
   auto* rows = reinterpret_cast<Vec3*>(input + kCellDoubles);
@@ -158,7 +161,16 @@ void StepArrays::fit_edges()
 void StepArrays::queue_upload()
 {
   copy_bytes(input_.data(), staged_input_.data(), input_.count() * sizeof(double), stream_);
-  copy_bytes(scalars_.data(), staged_scalars_.data(), 2 * sizeof(std::int64_t), stream_);
+  copy_bytes(charge_.data(), staged_scalars_.data(), sizeof(std::int64_t), stream_);
+  copy_bytes(multiplicity_.data(), staged_scalars_.data() + 1, sizeof(std::int64_t), stream_);
+}
+
+void StepArrays::queue_halo_positions()
+{
+  if (!exchange_) return;
+  double* rows = input_.data() + kCellDoubles;
+  exchange_->start_forward(rows, 3, Scalar::float64, stream_);
+  exchange_->wait_forward(rows + 3 * num_rows_, stream_);
 }
 
 ListView StepArrays::view(std::size_t list) const { return lists_[list].view(topology_->lists[list]); }
@@ -171,7 +183,7 @@ std::vector<at::Tensor> StepArrays::model_inputs()
   };
   std::vector<at::Tensor> inputs{at::full({1}, plan_handle_, at::kLong), integers(element_.data(), {num_rows_}),
                                  view_of(weight_.data(), {num_rows_}, at::kDouble, device),
-                                 integers(scalars_.data(), {1}), integers(scalars_.data() + 1, {1})};
+                                 integers(charge_.data(), {1}), integers(multiplicity_.data(), {1})};
   for (std::size_t l = 0; l < lists_.size(); ++l) {
     const ListView list = view(l);
     const auto [rows, halo, edges, pairs] = list.extents;
@@ -200,6 +212,14 @@ void StepArrays::queue_sums(const std::vector<at::Tensor>& outputs)
   sum_totals(totals_.data(), num_rows_, sums_.data(), partial_, stream_);
 }
 
+/// What halo rows gathered goes to their owners.
+void StepArrays::queue_halo_forces()
+{
+  if (!exchange_) return;
+  exchange_->start_reverse(forces_.data() + 3 * num_rows_, 3, Scalar::float64, stream_);
+  exchange_->wait_reverse(forces_.data(), stream_);
+}
+
 void StepArrays::queue_download()
 {
   double* result = staged_result_.data();
@@ -215,8 +235,10 @@ StepOutput StepArrays::result()
   StepOutput output;
   const auto* rows = reinterpret_cast<const Vec3*>(staged_result_.data());
   output.forces = {rows, static_cast<std::size_t>(num_owned_)};
-  output.halo_forces.reserve(wide_slot_.size());
-  for (const std::int32_t slot : wide_slot_) output.halo_forces.push_back(rows[num_rows_ + slot]);
+  if (!exchange_) {
+    output.halo_forces.reserve(wide_slot_.size());
+    for (const std::int32_t slot : wide_slot_) output.halo_forces.push_back(rows[num_rows_ + slot]);
+  }
   const double* sums = staged_result_.data() + forces_.count();
   std::memcpy(&output.virial, sums, sizeof(Mat3));
   output.energy = sums[kTotals - 1];

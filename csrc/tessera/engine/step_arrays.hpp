@@ -26,7 +26,9 @@ class StepArrays {
   void fit_edges();
 
   void queue_upload();
+  void queue_halo_positions();
   void queue_sums(const std::vector<at::Tensor>& outputs);
+  void queue_halo_forces();
   void queue_download();
 
   [[nodiscard]] std::size_t num_lists() const noexcept { return lists_.size(); }
@@ -61,10 +63,11 @@ class StepArrays {
   StreamRef stream_;
   const DeviceTopology* topology_ = nullptr;
   std::int64_t plan_handle_ = 0;
+  DeviceHaloExchange* exchange_ = nullptr;
   std::int64_t num_owned_ = 0, num_rows_ = 0, wide_slots_ = 0;
   std::vector<std::int32_t> wide_slot_;  // [widest num_halo]
   mutable std::vector<ListArrays> lists_;  // their views write
-  DeviceArray<std::int64_t> element_, scalars_;  // scalars: charge, multiplicity
+  DeviceArray<std::int64_t> element_, charge_, multiplicity_;
   DeviceArray<double> weight_;
   DeviceArray<double> input_, forces_, totals_, sums_, partial_, virials_;
   DeviceArray<double> staged_input_, staged_result_;       // pinned: input; forces, then sums
