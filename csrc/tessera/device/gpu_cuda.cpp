@@ -46,6 +46,7 @@ std::string gpu_bus_id(int device)
 void check_cuda(int code, const char* what)
 {
   const auto error = static_cast<cudaError_t>(code);
+  if (error != cudaSuccess) (void)cudaGetLastError();  // reported here, not by the next launch
   TESSERA_REQUIRE(error == cudaSuccess,
                   "CUDA: {} failed with {} ({}); compute-sanitizer finds the cause of a bad access", what,
                   cudaGetErrorName(error), cudaGetErrorString(error));
