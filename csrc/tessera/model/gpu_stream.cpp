@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "tessera/base/error.hpp"
+#include "tessera/device/memory.hpp"
 #include "tessera/model/operator_support.hpp"
 #include "tessera/model/torch_stream.hpp"
 
@@ -84,7 +85,10 @@ std::size_t num_out_of_memory(Device device)
 
 void release_cached_memory(Device device)
 {
-  if (device.is_gpu()) c10::cuda::CUDACachingAllocator::emptyCache();
+  if (!device.is_gpu()) return;
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device.gpu));
+  const auto kept = stats.reserved_bytes[0].current - stats.allocated_bytes[0].current;
+  if (static_cast<std::size_t>(kept) > memory_of(device).free) c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
 }  // namespace tessera

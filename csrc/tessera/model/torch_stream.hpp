@@ -47,7 +47,7 @@ class CapturedGraph {
 [[nodiscard]] std::size_t peak_bytes(Device device);
 /// How often it has had none left; 0 for the host. Compiled code does not say why an allocation failed.
 [[nodiscard]] std::size_t num_out_of_memory(Device device);
-/// Gives memory that PyTorch keeps for later back to the device.
+/// Gives memory that PyTorch keeps for later back to the device if less is free than it keeps: a graph cannot use it.
 void release_cached_memory(Device device);
 
 }  // namespace tessera
