@@ -224,7 +224,7 @@ void Engine::Impl::begin_epoch()
     exchanges.begin_epoch(plans, step.stream());
     input.slots = exchanges.slots();
     input.exchange = exchanges.positions();
-    input.arrangement = exchanges.arrangement();
+    input.arrangement = [this] { return exchanges.arrangement(); };
   }
   next.features = std::make_unique<ExchangeSet>(std::move(features), exchanges.features());
   input.topology = &lists;

@@ -46,7 +46,8 @@ struct Step::Impl {
   std::vector<at::Tensor> outputs;  // of the last run; in a graph's memory if it was captured
   bool must_fit = true;             // the room for edges has not been compared with this epoch's number
   std::vector<ListView> captured;   // what the graph has been recorded with
-  std::int64_t arrangement = 0, captured_arrangement = 0;
+  std::function<std::int64_t()> arrangement;  // of the exchanges
+  std::int64_t captured_arrangement = 0;
   CapturedGraph graph;
   std::int64_t age = 0;  // steps since the engine was made
   Report report;
@@ -109,7 +110,7 @@ std::string Step::Impl::reason_to_capture() const
     if (next.pairs != then.pairs) return format("pairs of list {} {} -> {}", l, then.pairs, next.pairs);
     if (!(now == captured[l])) return format("arrays of list {} have moved", l);
   }
-  if (arrangement != captured_arrangement) return "peers, or rows exchanged with one, beyond their room";
+  if (arrangement && arrangement() != captured_arrangement) return "peers, or rows exchanged with one, beyond their room";
   return {};
 }
 
@@ -126,7 +127,7 @@ void Step::Impl::capture(const std::string& cause)
   graph.capture(stream, [this] { enqueue_all(); });
   captured.clear();
   for (std::size_t l = 0; l < arrays.num_lists(); ++l) captured.push_back(arrays.view(l));
-  captured_arrangement = arrangement;
+  if (arrangement) captured_arrangement = arrangement();
   ++report.captures;
   report.last_capture = cause;
 }

@@ -26,7 +26,8 @@ struct EpochInput {
   std::int64_t plan_handle = 0;                          ///< of the ExchangeSet, 0 for none
   /// Of the widest list, for positions and forces; nullptr: they pass through the caller. Outlives the epoch.
   DeviceHaloExchange* exchange = nullptr;
-  std::int64_t arrangement = 0;  ///< changes when graphs that hold this rank's exchanges are void
+  /// Changes when graphs that hold this rank's exchanges are void; empty without exchanges.
+  std::function<std::int64_t()> arrangement;
 };
 
 /// What one step gives, on the host; lives until the next.
