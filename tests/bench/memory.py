@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 
 import torch
-
 from gpu_step import paper_model
+
 from tessera import _C
 from tessera_export.compiled import CompiledModel
 from tessera_export.measure import extents_of, random_graph
