@@ -85,6 +85,7 @@ class Request:
     elements: tuple[str, ...] = ()
     device: str = "cpu"
     recompute: float | None = None
+    matmul: str = "highest"
 
     def key(self, model: torch.nn.Module) -> str:
         weights = hashlib.sha256()
@@ -120,14 +121,14 @@ def export(request: Request) -> Path:
     model = load_model(request.name, request.elements)
     path = artifact_folder() / f"{request.name}-{request.dtype}-{request.device}-{request.key(model)}.pt2"
     if not path.exists():
-        options = ExportOptions(request.dtype, request.device, recompute=request.recompute)
+        options = ExportOptions(request.dtype, request.device, request.matmul, recompute=request.recompute)
         export_model(model, path, options, Progress(is_quiet=True))
     return path
 
 
 @pytest.fixture(scope="session")
 def artifact() -> Callable[..., Path]:
-    """Give `artifact(name, dtype, elements=(), device="cpu", recompute=None)`: name is "demo" or of SMALL_CONFIGS."""
+    """Give `artifact(name, ...)`, arguments as in Request: `name` is "demo" or a key of SMALL_CONFIGS."""
     made: dict[Request, Path] = {}
 
     def get(
@@ -136,8 +137,9 @@ def artifact() -> Callable[..., Path]:
         elements: tuple[str, ...] = (),
         device: str = "cpu",
         recompute: float | None = None,
+        matmul: str = "highest",
     ) -> Path:
-        request = Request(name, dtype, tuple(elements), device, recompute)
+        request = Request(name, dtype, tuple(elements), device, recompute, matmul)
         if request not in made:
             made[request] = export(request)
         return made[request]

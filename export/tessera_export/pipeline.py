@@ -28,7 +28,7 @@ from tessera_export.package import (
 )
 from tessera_export.passport import build_passport
 from tessera_export.progress import Progress
-from tessera_export.recompute import choose
+from tessera_export.recompute import Choice, choose
 from tessera_export.trace import count_operator, export_step
 from tessera_export.verify import verify
 
@@ -111,6 +111,7 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
                     passport["memory"] = memory.to_dict()
                     replace_passport(draft, json.dumps(passport))
                     progress.note(f"{memory.per_atom(model.cutoffs):.3f} MiB an atom of water")
+                    check_budget(options.recompute, memory.per_atom(model.cutoffs), choice)
             os.replace(draft, output)  # noqa: PTH105 (the atomic rename is the point)
     return passport
 
@@ -129,6 +130,25 @@ def required_capability(options: ExportOptions) -> str:
     if options.sm is not None:
         raise ExportError(f"--sm {options.sm}: expected --device cuda, found {options.device}; leave --sm out")
     return cpu_capability(options.is_native)
+
+
+def check_budget(budget: float | None, measured: float, choice: Choice) -> None:
+    """Refuse a program that takes more on the device than was counted and allowed.
+
+    Args:
+        budget: MiB an atom of water, None for any.
+        measured: MiB an atom of water.
+        choice: what was compiled.
+
+    Raises:
+        ExportError: names both, and the budget by which the next choice is taken.
+    """
+    if budget is not None and measured > budget:
+        raise ExportError(
+            f"--recompute {budget:g}: expected at most {budget:g} MiB an atom, found {measured:.3f} when the program "
+            f"ran (counted: {choice.per_atom:.3f}; recomputed: {', '.join(choice.labels) or 'nothing'}); give "
+            f"{budget * choice.per_atom / measured:.3f}, so that the next choice is taken, or at least {measured:.3f}"
+        )
 
 
 def verify_package(draft: Path, model: E2Former, passport: dict[str, object], options: ExportOptions) -> float:

@@ -18,11 +18,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Choice:
-    """A traced step, what it recomputes (times by part of the model), and its memory."""
+    """A traced step, what it recomputes (times by part of the model), and its memory; `cutoffs` in Å, one a list."""
 
     module: fx.GraphModule
     times: Mapping[str, int]
     memory: MemoryModel
+    cutoffs: tuple[float, ...]
+
+    @property
+    def per_atom(self) -> float:
+        """MiB an atom of water."""
+        return self.memory.per_atom(self.cutoffs)
 
     @property
     def labels(self) -> list[str]:
@@ -60,21 +66,20 @@ def choose(model: E2Former, kernels: ModuleType, budget: float | None) -> Choice
     Raises:
         ExportError: no choice stays within the budget; names the least that is possible.
     """
-    tried: list[Choice] = []
+    tried: dict[str, float] = {}  # the traces themselves hold copies of the weights
     for times in ladder(model):
         model.set_recomputed(times)
         module = trace_step(model, kernels)
-        choice = Choice(module, times, memory_model(module, model.cutoffs))
-        tried.append(choice)
+        choice = Choice(module, times, memory_model(module, model.cutoffs), model.cutoffs)
         if budget is None:
             return choice
-        logger.info("%8.3f MiB an atom, recomputed: %s", choice.memory.per_atom(model.cutoffs),
-                    ", ".join(choice.labels) or "nothing")  # fmt: skip
-        if choice.memory.per_atom(model.cutoffs) <= budget:
+        parts = ", ".join(choice.labels) or "nothing"
+        tried[parts] = choice.per_atom
+        logger.info("%8.3f MiB an atom, recomputed: %s", choice.per_atom, parts)
+        if choice.per_atom <= budget:
             return choice
-    least = min(tried, key=lambda choice: choice.memory.per_atom(model.cutoffs))
+    parts, least = min(tried.items(), key=lambda item: item[1])
     raise ExportError(
-        f"--recompute {budget:g}: expected a budget of at least {least.memory.per_atom(model.cutoffs):.3f} MiB an atom "
-        f"(water, {WATER_DENSITY:g} atoms/Å^3), which recomputing {', '.join(least.labels) or 'nothing'} needs, found "
-        f"{budget:g}; raise it, or spread the system over more GPUs"
+        f"--recompute {budget:g}: expected a budget of at least {least:.3f} MiB an atom (water, {WATER_DENSITY:g} "
+        f"atoms/Å^3), which recomputing {parts} needs, found {budget:g}; raise it, or spread the system over more GPUs"
     )

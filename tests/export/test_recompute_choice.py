@@ -17,8 +17,9 @@ from tessera.model import E2Former
 from tessera_export import recompute
 from tessera_export.compiled import CompiledModel
 from tessera_export.errors import ExportError
-from tessera_export.memory import memory_model
-from tessera_export.recompute import choose, ladder
+from tessera_export.memory import MemoryModel, memory_model
+from tessera_export.pipeline import check_budget
+from tessera_export.recompute import Choice, choose, ladder
 from tessera_export.simplify import simplify
 from tessera_export.systems import images_as_halo, random_liquid
 from tessera_export.trace import count_operator, trace_step
@@ -131,6 +132,17 @@ def test_the_choice_leaves_a_trace_that_meets_the_budget() -> None:
     assert choice.labels == ["embedding"]
     assert choice.memory.per_atom(model.cutoffs) <= 0.9 * everything
     assert memory_model(choice.module, model.cutoffs) == choice.memory
+
+
+def test_a_program_that_takes_more_than_the_budget_when_it_runs_is_refused() -> None:
+    choice = Choice(torch.fx.GraphModule({}, torch.fx.Graph()), {"embedding": 1}, MemoryModel(2**20, (), (), 0.0), ())
+    check_budget(1.2, 1.2, choice)
+    check_budget(None, 99.0, choice)
+    with pytest.raises(ExportError) as refusal:
+        check_budget(1.2, 1.5, choice)
+    assert "expected at most 1.2 MiB an atom, found 1.500 when the program ran" in str(refusal.value)
+    assert "recomputed: embedding" in str(refusal.value)
+    assert "give 0.800" in str(refusal.value)
 
 
 def results(path: Path, model: E2Former) -> list[torch.Tensor]:

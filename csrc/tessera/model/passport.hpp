@@ -42,10 +42,9 @@ struct Passport {
   std::array<long, 2> charge_range{};        ///< inclusive
   std::array<long, 2> multiplicity_range{};  ///< inclusive
   int num_layers = 0;
-  int num_messages = 0;         ///< halo exchanges of one forward pass
-  double receptive_radius = 0;  ///< Å
-  std::vector<std::string>
-      recompute;  ///< parts whose insides the backward pass computes anew: "embedding", "stage 0", ...
+  int num_messages = 0;                ///< halo exchanges of one forward pass
+  double receptive_radius = 0;         ///< Å
+  std::vector<std::string> recompute;  ///< what the backward pass computes anew: "embedding", "stage 3 twice", ...
   MemoryModel memory;
   std::string json;  ///< the whole passport as stored
 
