@@ -50,7 +50,7 @@ def test_the_passport_predicts_the_peak_of_a_run_of_another_size(artifact, recom
     compiled.run(graph)
     found = torch.cuda.max_memory_allocated() - before
     predicted = memory.predict(extents.rows, extents.halo_rows, extents.edges)
-    print(f"\nGPU memory of {extents.rows} atoms: predicted {predicted / 2**20:.1f} MiB, found {found / 2**20:.1f}")
+    print(f"\nGPU memory of {extents.rows} atoms: predicted {predicted / 2**20:.1f} MiB, found {found / 2**20:.1f}")  # noqa: T201
     assert predicted == pytest.approx(found, rel=MEMORY_RELATIVE)
 
 
