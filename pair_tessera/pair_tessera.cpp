@@ -224,6 +224,10 @@ void PairTessera::check_run() const
 
 void PairTessera::load_engine()
 {
+  if (comm->me == 0)
+    options_.log = [this](const std::string& line) {
+      utils::logmesg(lmp, tessera::format("Tessera: step {}: {}\n", update->ntimestep, line));
+    };
   engine_ = std::make_unique<tessera::Engine>(model_file_, options_, tessera::make_mpi_communicator(world));
   reported_ = {};
   const std::string masses = system_.contradicting_masses(passport_.elements);
@@ -268,11 +272,7 @@ void PairTessera::compute(int eflag, int vflag)
     input.wants_atom_energies = eflag_atom != 0;
     input.charge = charge_;
     input.multiplicity = multiplicity_;
-    const std::int64_t captures = engine_->report().captures;
     const tessera::StepResult& result = engine_->compute(input);
-    if (comm->me == 0 && engine_->report().captures != captures)
-      utils::logmesg(lmp, tessera::format("Tessera: step {} recorded as a graph: {}\n", update->ntimestep,
-                                          engine_->report().last_capture));
     system_.add_forces(result.forces);
     tally(result);
   });

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Measure one step of a model of the paper's size on a GPU: water of several sizes, float32, random weights.
 
-    python tests/bench/gpu_step.py --results FOLDER [--commit NAME] [--sizes 222,224,244] [--matmul highest,tf32]
-                                   [--graph on,off] [--lammps] [--profile]
+    python tests/bench/gpu_step.py --results FOLDER [--commit NAME] [--graph on,off] [--lammps] [--profile]
+        [--models "highest=222,224;tf32=222;tf32:2=446"]
 
-Writes FOLDER/gpu.md. Sizes are replications of the box of 216 waters; times are medians over steps, in ms.
+Writes FOLDER/gpu.md. A model is a kind of product and, after a colon, a recompute budget in MiB an atom; sizes are
+replications of the box of 216 waters; times are medians over steps, in ms.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -50,12 +52,23 @@ def paper_model() -> E2Former:
     return E2Former(config, ("H", "O")).requires_grad_(requires_grad=False)
 
 
-def export(folder: Path, matmul: str) -> Path:
-    path = folder / f"paper-{matmul}.pt2"
+def export(folder: Path, model: str) -> Path:
+    """Export "highest", "tf32", or either with a recompute budget in MiB an atom: "tf32:2"."""
+    path = folder / f"paper-{model.replace(':', '-')}.pt2"
+    matmul, _, budget = model.partition(":")
+    options = ExportOptions("float32", "cuda", matmul=matmul, recompute=float(budget) if budget else None)
     start = time.perf_counter()
-    export_model(paper_model(), path, ExportOptions("float32", "cuda", matmul=matmul), Progress(is_quiet=True))
-    print(f"exported {matmul} in {time.perf_counter() - start:.0f} s", flush=True)
+    export_model(paper_model(), path, options, Progress(is_quiet=True))
+    print(f"exported {model} in {time.perf_counter() - start:.0f} s", flush=True)
     return path
+
+
+def export_apart(folder: Path, model: str) -> Path:
+    """Do the same in a process of its own: exports spend most of their time in compilers, and several run at once."""
+    command = [sys.executable, __file__, "--results", str(folder), "--export", model]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    print(done.stdout[-1500:].strip(), flush=True)
+    return folder / f"paper-{model.replace(':', '-')}.pt2"
 
 
 class Run:
@@ -140,11 +153,12 @@ def profile(run: Run) -> str:
 
 def measure_row(path: Path, matmul: str, graph: str, shape: tuple, folder: Path, options: argparse.Namespace) -> str:
     """One row of the table."""
-    run = Run(path, shape, graph)
     try:
+        run = Run(path, shape, graph)
         found = run.measure()
     except RuntimeError as error:
-        return f"| {len(run.atoms)} | | {matmul} | {graph} | {str(error)[:300]} |"
+        torch.cuda.empty_cache()
+        return f"| {648 * np.prod(shape)} | | {matmul} | {graph} | {str(error)[:400]} |"
     if options.profile and graph == "off" and matmul == "highest":
         print(profile(run), flush=True)
     count = len(run.atoms)
@@ -162,24 +176,29 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--commit", default="unknown")
-    parser.add_argument("--sizes", default="222,224,244")
-    parser.add_argument("--matmul", default="highest,tf32")
+    parser.add_argument("--models", default="highest=222,224,244;tf32=222,224,244;tf32:2=446,666")
     parser.add_argument("--graph", default="on,off")
     parser.add_argument("--lammps", action="store_true")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--export", help="only export this model into FOLDER")
     options = parser.parse_args()
+    if options.export:
+        export(options.results, options.export)
+        return
     options.results.mkdir(parents=True, exist_ok=True)
     lines = HEADER.format(
         gpu=torch.cuda.get_device_name(), commit=options.commit, torch=torch.__version__, steps=STEPS
     ).splitlines()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for matmul in options.matmul.split(","):
-            path = export(folder, matmul)
-            for size in options.sizes.split(","):
+        cases = [case.split("=") for case in options.models.split(";")]
+        with ThreadPoolExecutor() as pool:
+            paths = list(pool.map(lambda case: export_apart(folder, case[0]), cases))
+        for (model, sizes), path in zip(cases, paths, strict=True):
+            for size in sizes.split(","):
                 for graph in options.graph.split(","):
                     shape = tuple(int(digit) for digit in size)
-                    lines.append(measure_row(path, matmul, graph, shape, folder, options))
+                    lines.append(measure_row(path, model, graph, shape, folder, options))
                     print(lines[-1], flush=True)
     (options.results / "gpu.md").write_text("\n".join(lines) + "\n")
     print("\n".join(["", *lines]))

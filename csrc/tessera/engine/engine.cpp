@@ -88,7 +88,8 @@ struct Engine::Impl {
         shard(options, communicator),
         lists(artifact.place(), artifact.passport().cutoffs.size()),
         exchanges(options, lists.lists.size(), artifact.place(), communicator),
-        step(artifact, can_capture() ? options.graph : GraphUse::off, [this](bool mine) { return any_rank(mine); }),
+        step(artifact, can_capture() ? options.graph : GraphUse::off, [this](bool mine) { return any_rank(mine); },
+             options.log),
         builder(step.stream())
   {
   }
@@ -355,8 +356,8 @@ const StepResult& Engine::compute(const AtomsInput& atoms)
   report.num_peers = static_cast<std::int64_t>(self.lists.widest().plan->peers.size());
   const Step::Report& step = self.step.report();
   report.captures = step.captures;
-  report.last_capture = step.last_capture;
   report.repeated_steps = step.overflows;
+  report.foreseen_bytes = step.foreseen_bytes;
   report.peak_bytes = static_cast<std::int64_t>(step.peak_bytes);
   return self.result;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -48,6 +49,8 @@ struct EngineOptions {
   bool overlap = true;           ///< exchange features while the model computes what needs none of them
   ExchangeRoute exchange = ExchangeRoute::automatic;
   GraphUse graph = GraphUse::on;  ///< of a GPU's step; where features pass through the host it is off
+  /// Takes lines for the log of this rank: memory foreseen on a GPU, graphs recorded and why. May be empty.
+  std::function<void(const std::string&)> log;
   int num_threads = 0;           ///< intra-op threads of the model; 0: leave as they are
 };
 
@@ -83,9 +86,9 @@ struct EngineReport {
   std::int64_t position_messages = 0;                                      ///< halo positions and forces, sent
   double reshard_seconds = 0, search_seconds = 0, wait_seconds = 0, model_seconds = 0, total_seconds = 0;
   std::int64_t captures = 0;       ///< graphs recorded
-  std::string last_capture;        ///< why the last one was
   std::int64_t repeated_steps = 0;  ///< for want of room for edges
-  std::int64_t peak_bytes = 0;     ///< of the model on a GPU
+  std::int64_t foreseen_bytes = 0;  ///< of the model on a GPU
+  std::int64_t peak_bytes = 0;     ///< what it took
   std::int64_t device_bytes = 0;   ///< of the GPU in all; 0 on the CPU
 
   [[nodiscard]] std::int64_t num_rebuilds() const;

@@ -31,7 +31,7 @@ std::string number(double value)
 std::string line(const char* name, const std::string& least, const std::string& mean, const std::string& most)
 {
   std::array<char, 128> text{};
-  std::snprintf(text.data(), text.size(), "Tessera: %-24s %13s %13s %13s\n", name, least.c_str(), mean.c_str(),
+  std::snprintf(text.data(), text.size(), "Tessera: %-26s %13s %13s %13s\n", name, least.c_str(), mean.c_str(),
                 most.c_str());
   return text.data();
 }
@@ -75,6 +75,7 @@ std::string describe_load(const EngineReport& before, const EngineReport& now, C
   if (now.device_bytes > 0) {
     rows.push_back({"graphs recorded", static_cast<double>(now.captures - before.captures)});
     rows.push_back({"repeated steps", static_cast<double>(now.repeated_steps - before.repeated_steps)});
+    rows.push_back({"foreseen MiB of the model", static_cast<double>(now.foreseen_bytes >> 20)});
     rows.push_back({"peak MiB of the model", static_cast<double>(now.peak_bytes >> 20)});
     rows.push_back({"MiB of the GPU", static_cast<double>(now.device_bytes >> 20)});
   }

@@ -27,10 +27,11 @@ double seconds_since(std::chrono::steady_clock::time_point start)
 }  // namespace
 
 struct Step::Impl {
-  Impl(Artifact& model, GraphUse use, std::function<bool(bool)> any)
+  Impl(Artifact& model, GraphUse use, std::function<bool(bool)> any, std::function<void(const std::string&)> to_log)
       : artifact(model),
         graph_use(use),
         any_rank(std::move(any)),
+        log(std::move(to_log)),
         own_stream(model.place()),
         stream(own_stream),
         arrays(model, stream)
@@ -40,6 +41,7 @@ struct Step::Impl {
   Artifact& artifact;
   GraphUse graph_use;
   std::function<bool(bool)> any_rank;  // ranks that exchange must queue alike: what one repeats or records, all do
+  std::function<void(const std::string&)> log;
   Stream own_stream;
   StreamRef stream;
   StepArrays arrays;
@@ -53,6 +55,7 @@ struct Step::Impl {
   Report report;
 
   void mark();
+  void fit();
   void compute();
   void enqueue_all();
   void launch();
@@ -70,6 +73,17 @@ void Step::Impl::mark()
   arrays.queue_upload();
   arrays.queue_halo_positions();
   for (std::size_t l = 0; l < arrays.num_lists(); ++l) mark_edges(arrays.view(l), arrays.input(), stream, arrays.scratch());
+}
+
+/// Makes room for the marked edges; says once, before the model runs, what it will take.
+void Step::Impl::fit()
+{
+  arrays.fit_edges();
+  must_fit = false;
+  if (!stream.is_gpu()) return;
+  const bool is_first = report.foreseen_bytes == 0;
+  report.foreseen_bytes = arrays.foresee_bytes();
+  if (is_first && log) log(arrays.describe_memory());
 }
 
 /// From marked edges to forces on the host.
@@ -93,8 +107,7 @@ void Step::Impl::enqueue_all()
 void Step::Impl::launch_directly()
 {
   mark();
-  if (must_fit || !stream.is_gpu()) arrays.fit_edges();
-  must_fit = false;
+  if (must_fit || !stream.is_gpu()) fit();
   compute();
 }
 
@@ -129,7 +142,7 @@ void Step::Impl::capture(const std::string& cause)
   for (std::size_t l = 0; l < arrays.num_lists(); ++l) captured.push_back(arrays.view(l));
   if (arrangement) captured_arrangement = arrangement();
   ++report.captures;
-  report.last_capture = cause;
+  if (log) log("step recorded as a graph: " + cause);
 }
 
 void Step::Impl::launch()
@@ -140,8 +153,7 @@ void Step::Impl::launch()
   }
   if (must_fit) {  // of a new epoch: its edges may need more room than the graph has
     mark();
-    arrays.fit_edges();
-    must_fit = false;
+    fit();
   }
   const std::string cause = reason_to_capture();
   if (any_rank(!cause.empty())) capture(!cause.empty() ? cause : "another rank's arrays");
@@ -194,8 +206,9 @@ void Step::Impl::check_coincidence(std::span<const Vec3> positions, std::span<co
        at[1], at[2], std::sqrt(dot(v, v)), kCoincidentDistance);
 }
 
-Step::Step(Artifact& artifact, GraphUse graph, std::function<bool(bool)> any_rank)
-    : impl_(std::make_unique<Impl>(artifact, graph, std::move(any_rank)))
+Step::Step(Artifact& artifact, GraphUse graph, std::function<bool(bool)> any_rank,
+           std::function<void(const std::string&)> log)
+    : impl_(std::make_unique<Impl>(artifact, graph, std::move(any_rank), std::move(log)))
 {
 }
 
@@ -229,7 +242,9 @@ StepOutput Step::run(std::span<const Vec3> positions, std::span<const Vec3> halo
     }
   } catch (const std::exception& error) {
     if (num_out_of_memory(self.stream.device) == failures) throw;
-    fail(Reach::rank, "{}", self.arrays.describe_out_of_memory());
+    fail(Reach::rank,
+         "out of GPU memory: {}; use more GPUs, or export the model again with a smaller --recompute budget",
+         self.arrays.describe_memory());
   }
   ++self.age;
   StepOutput output = self.arrays.result();

@@ -47,7 +47,9 @@ struct StepOutput {
 class Step {
  public:
   /// @param artifact outlives this. @param any_rank whether any rank says yes; all ranks of a GPU model call it.
-  Step(Artifact& artifact, GraphUse graph, std::function<bool(bool)> any_rank);
+  /// @param log as EngineOptions.
+  Step(Artifact& artifact, GraphUse graph, std::function<bool(bool)> any_rank,
+       std::function<void(const std::string&)> log);
   ~Step();
 
   /// Where the exchange's and search's kernels shall be queued.
@@ -65,10 +67,10 @@ class Step {
 
   struct Report {
     std::int64_t captures = 0;
-    std::string last_capture;       ///< why the last graph was recorded, "" if none was
     std::int64_t overflows = 0;     ///< steps that were repeated with more room for edges
     std::int64_t runs = 0;          ///< of the step, repetitions included
     std::int64_t recorded_runs = 0;  ///< times that the host queued the step kernel by kernel, to run or to capture
+    std::int64_t foreseen_bytes = 0;  ///< on a GPU, by the passport
     std::size_t peak_bytes = 0;     ///< of PyTorch's allocator on a GPU
   };
   [[nodiscard]] const Report& report() const noexcept;

@@ -300,15 +300,24 @@ std::vector<Mat3> StepArrays::atom_virials(const std::vector<at::Tensor>& output
   return virials;
 }
 
-std::string StepArrays::describe_out_of_memory() const
+std::int64_t StepArrays::foresee_bytes() const
+{
+  std::vector<std::int64_t> halo, edges;
+  for (const ListArrays& list : lists_) {
+    halo.push_back(list.extents().halo);
+    edges.push_back(list.extents().edges);
+  }
+  return static_cast<std::int64_t>(artifact_.passport().memory.predict(num_rows_, halo, edges));
+}
+
+std::string StepArrays::describe_memory() const
 {
   const MemoryUse use = memory_of(stream_.device);
   std::string edges;
   for (const ListArrays& list : lists_) edges += format(edges.empty() ? "{}" : " + {}", list.extents().edges);
-  return format(
-      "out of GPU memory: {} atoms and {} edges (one number a cutoff) of this rank do not fit on {} ({} MiB, of which {} "
-      "are free); use more GPUs, or export the model again with a smaller --recompute budget",
-      num_owned_, edges, gpu_name(stream_.device.gpu), use.total >> 20, use.free >> 20);
+  return format("the model takes about {} MiB for {} atoms and {} edges (one number a cutoff) of this rank; {} of {} MiB of {} "
+                "are free",
+                foresee_bytes() >> 20, num_owned_, edges, use.free >> 20, use.total >> 20, gpu_name(stream_.device.gpu));
 }
 
 }  // namespace tessera

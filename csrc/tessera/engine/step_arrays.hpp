@@ -51,7 +51,9 @@ class StepArrays {
   [[nodiscard]] std::optional<Pair> coincident_pair() const;
   [[nodiscard]] std::vector<double> atom_energies(const std::vector<at::Tensor>& outputs) const;
   [[nodiscard]] std::vector<Mat3> atom_virials(const std::vector<at::Tensor>& outputs);
-  [[nodiscard]] std::string describe_out_of_memory() const;
+  /// What the passport foresees for these extents.
+  [[nodiscard]] std::int64_t foresee_bytes() const;
+  [[nodiscard]] std::string describe_memory() const;
 
  private:
   [[nodiscard]] bool has_headroom() const noexcept { return stream_.is_gpu(); }
