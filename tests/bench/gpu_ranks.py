@@ -129,17 +129,20 @@ def main() -> None:
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--atoms", default="10,25")
+    parser.add_argument("--model", type=Path, help="an artifact of gpu_step.py --export; made if absent")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     lines = HEADER.format(gpu=torch.cuda.get_device_name(), commit=options.commit, torch=torch.__version__,
                           steps=STEPS).splitlines()  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model = export(folder, "highest")
+        model = options.model or export(folder, "highest")
         for atoms in options.atoms.split(","):
             alone = None
             for ranks in (k for k in SHAPES[atoms] if k <= torch.cuda.device_count()):
-                cases = [("auto", "yes")] if ranks == 1 else [("auto", "yes"), ("auto", "no"), ("staged", "yes")]
+                cases = [("auto", "yes")]
+                if ranks > 1 and atoms == options.atoms.split(",")[0]:
+                    cases += [("auto", "no"), ("staged", "yes")]
                 for exchange, overlap in cases:
                     found = lammps(model, SHAPES[atoms][ranks], ranks, folder, f"exchange {exchange} overlap {overlap}")
                     if not found:
