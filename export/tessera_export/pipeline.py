@@ -79,7 +79,8 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
     check_compiler()
     capability = required_capability(options)
     model = model.to(DTYPES[options.dtype]).requires_grad_(requires_grad=False).eval()
-    with matmul_precision(options.matmul):
+    # Exact products also for TF32: what depends on weights alone is computed now and becomes a constant.
+    with matmul_precision("highest"):
         traced = copy.deepcopy(model).to(options.device)
         with progress.phase("trace"):
             choice = choose(traced, tessera.ops, options.recompute)

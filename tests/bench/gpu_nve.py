@@ -19,10 +19,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from ase.io import read
-from exported import Request, export
 from lammps_program import plugin, program
 from nve_drift import read_energy, write_box
 from ranks_nve import PREPARE, RUN
+
+from exported import Request, export
 
 HEADER = """# 2,000 steps at constant energy on {gpu} and on the CPU
 
@@ -36,9 +37,9 @@ HEADER = """# 2,000 steps at constant energy on {gpu} and on the CPU
 CASES = [
     ("CPU float64, 4 ranks", "float64", "cpu", 4, ""),
     ("GPU float64", "float64", "cuda", 1, ""),
-    ("GPU float64, no graph", "float64", "cuda", 1, "graph off"),
-    ("GPU float64, 2 ranks", "float64", "cuda", 2, "skin 0.5 recut 20"),
     ("GPU float32", "float32", "cuda", 1, ""),
+    ("GPU float64, 2 ranks", "float64", "cuda", 2, "skin 0.5 recut 20"),
+    ("GPU float64, no graph", "float64", "cuda", 1, "graph off"),
 ]
 
 
@@ -93,6 +94,7 @@ def main() -> None:
             graphs = len(re.findall(r"recorded as a graph", text))
             lines.append(f"| {title} | {temperature.mean():.1f} | {np.polyfit(time, energy, 1)[0]:+.4f} | "
                          f"{abs(last - expected).max():.1e} | {rebuilds} | {graphs} |")  # fmt: skip
+            print(lines[-1], flush=True)
     (options.results / "gpu_nve.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 

@@ -14,7 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
 import torch
 from gpu_step import STEP_LENGTH, export
 from lammps_program import plugin, program
@@ -30,7 +34,7 @@ SHAPES = {
 }
 HEADER = """# Weak scaling of the paper-size model over GPUs ({gpu})
 
-C = 256, 128 heads, zero-order, 3 x 5 Å + 1 x 8 Å, float32, FP32 products, random weights; water; one MPI rank a GPU;
+C = 256, 128 heads, zero-order, 3 x 5 Å + 1 x 8 Å, float32, FP32 products, random weights; water; an MPI rank a GPU;
 NVE through LAMMPS, 0.5 fs, mean of {steps} steps with rebuilds; commit {commit}; torch {torch}. Efficiency: step of one
 GPU over step of K at the same atoms a GPU.
 
@@ -108,11 +112,6 @@ def exposed(spans: dict) -> tuple[float, float]:
 
 def draw(by_overlap: dict, path: Path) -> None:
     """Two strips a case: compute above, exchange below."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     figure, panels = plt.subplots(len(by_overlap), 1, figsize=(11, 2 * len(by_overlap)), sharex=True, squeeze=False)
     for panel, (name, spans) in zip(panels[:, 0], by_overlap.items(), strict=True):
         for row, (kind, color) in enumerate((("compute", "tab:blue"), ("exchange", "tab:red"))):
@@ -158,9 +157,9 @@ def main() -> None:
             spans = {name: timeline(model, name == "yes") for name in ("yes", "no")}
             draw(spans, options.results / "overlap.png")
             lines.append("")
-            for name, found in spans.items():
+            for overlap, found in spans.items():
                 total, alone_ms = exposed(found)
-                lines.append(f"Timeline of one step, 10368 atoms a GPU, overlap {name}: {total:.2f} ms of exchange on "
+                lines.append(f"Timeline of one step, 10368 atoms a GPU, overlap {overlap}: {total:.2f} ms of exchange on "
                              f"GPU 0, {alone_ms:.2f} ms of them with nothing else running.")  # fmt: skip
     (options.results / "gpu_ranks.md").write_text("\n".join(lines) + "\n")
     print("\n".join(["", *lines]))

@@ -42,6 +42,8 @@ def test_a_captured_exchange_follows_the_rows_that_it_is_replayed_with():
     needed = random_needs(NUM_OWNED)
     sets = _C.connect_virtual_ranks(needed, NUM_OWNED, "nccl")
     rows = payloads(torch.float64)
+    # made before the ranks run: a copy to another rank's GPU waits for what that one exchanges
+    later = [payloads(torch.float64, 10 * seed) for seed in range(3)]
 
     def body(rank):
         torch.cuda.set_device(rank)
@@ -50,8 +52,8 @@ def test_a_captured_exchange_follows_the_rows_that_it_is_replayed_with():
         halo = torch.zeros(num_slots, dtype=torch.int64, device=rows[rank].device)
         graph, outputs = capture(plan, rows[rank], halo)
         differences = []
-        for seed in range(3):
-            rows[rank].copy_(payloads(torch.float64, 10 * seed)[rank])
+        for following in later:
+            rows[rank].copy_(following[rank])
             graph.replay()
             expected = round_trip(rows[rank], plan, halo)
             differences += [torch.equal(ours, theirs) for ours, theirs in zip(outputs, expected, strict=True)]

@@ -116,7 +116,7 @@ class Engine {
   [[nodiscard]] Communicator& communicator() noexcept;
 
   /// Median time of the compiled model alone on the last step's inputs, s, on this rank: what a step would take if all
-  /// else were free. Only on one rank, after a step.
+  /// else were free. Only on one rank, after a step; the next one records its graph anew.
   [[nodiscard]] double time_model(int repeats);
 
   /// All ranks call this together. The result lives until the next call.

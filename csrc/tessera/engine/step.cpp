@@ -36,6 +36,7 @@ struct Step::Impl {
         stream(own_stream),
         arrays(model, stream)
   {
+    reset_peak_bytes(stream.device);
   }
 
   Artifact& artifact;
@@ -64,6 +65,8 @@ struct Step::Impl {
   [[nodiscard]] std::string reason_to_capture() const;
   void check_replay();
   [[nodiscard]] bool has_overflowed();
+  template <typename Body>
+  void advise_if_out_of_memory(Body&& body);
   void check_coincidence(std::span<const Vec3> positions, std::span<const Vec3> halo, const Box& box);
 };
 
@@ -206,6 +209,22 @@ void Step::Impl::check_coincidence(std::span<const Vec3> positions, std::span<co
        at[1], at[2], std::sqrt(dot(v, v)), kCoincidentDistance);
 }
 
+/// Runs `body`; a failure for want of memory, which compiled code does not name, becomes an error that says so.
+template <typename Body>
+void Step::Impl::advise_if_out_of_memory(Body&& body)
+{
+  const std::size_t failures = num_out_of_memory(stream.device);
+  try {
+    body();
+  } catch (const std::exception& error) {
+    if (num_out_of_memory(stream.device) == failures) throw;
+    graph.reset();
+    fail(Reach::rank,
+         "out of GPU memory: {}; use more GPUs, or export the model again with a smaller --recompute budget",
+         arrays.describe_memory());
+  }
+}
+
 Step::Step(Artifact& artifact, GraphUse graph, std::function<bool(bool)> any_rank,
            std::function<void(const std::string&)> log)
     : impl_(std::make_unique<Impl>(artifact, graph, std::move(any_rank), std::move(log)))
@@ -230,8 +249,7 @@ StepOutput Step::run(std::span<const Vec3> positions, std::span<const Vec3> halo
   Impl& self = *impl_;
   const TorchStreamScope scope(self.stream);
   self.arrays.set_input(positions, halo_positions, box, charge, multiplicity);
-  const std::size_t failures = num_out_of_memory(self.stream.device);
-  try {
+  self.advise_if_out_of_memory([&] {
     do {
       self.launch();
       synchronize(self.stream);
@@ -240,12 +258,7 @@ StepOutput Step::run(std::span<const Vec3> positions, std::span<const Vec3> halo
     if (self.graph_use == GraphUse::check && self.graph.is_captured() && self.age % kGraphCheckInterval == 0) {
       self.check_replay();
     }
-  } catch (const std::exception& error) {
-    if (num_out_of_memory(self.stream.device) == failures) throw;
-    fail(Reach::rank,
-         "out of GPU memory: {}; use more GPUs, or export the model again with a smaller --recompute budget",
-         self.arrays.describe_memory());
-  }
+  });
   ++self.age;
   StepOutput output = self.arrays.result();
   if (wants_atom_virial) output.atom_virials = self.arrays.atom_virials(self.outputs);
@@ -259,14 +272,19 @@ double Step::time_model(int repeats)
 {
   Impl& self = *impl_;
   const TorchStreamScope scope(self.stream);
+  self.graph.reset();  // its memory is needed
+  self.outputs.clear();
   std::vector<double> seconds;
-  for (int k = 0; k < repeats; ++k) {
-    synchronize(self.stream);
-    const auto start = std::chrono::steady_clock::now();
-    (void)self.artifact.run(self.arrays.model_inputs());
-    synchronize(self.stream);
-    seconds.push_back(seconds_since(start));
-  }
+  self.advise_if_out_of_memory([&] {
+    for (int k = 0; k < repeats; ++k) {
+      release_cached_memory(self.stream.device);
+      synchronize(self.stream);
+      const auto start = std::chrono::steady_clock::now();
+      (void)self.artifact.run(self.arrays.model_inputs());
+      synchronize(self.stream);
+      seconds.push_back(seconds_since(start));
+    }
+  });
   std::sort(seconds.begin(), seconds.end());
   return seconds.empty() ? 0 : seconds[seconds.size() / 2];
 }

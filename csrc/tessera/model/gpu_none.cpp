@@ -71,6 +71,7 @@ void CapturedGraph::reset() {}
 bool CapturedGraph::is_captured() const noexcept { return false; }
 
 std::size_t peak_bytes(Device /*device*/) { return 0; }
+void reset_peak_bytes(Device /*device*/) {}
 std::size_t num_out_of_memory(Device /*device*/) { return 0; }
 void release_cached_memory(Device /*device*/) {}
 

@@ -76,6 +76,11 @@ std::size_t peak_bytes(Device device)
   return static_cast<std::size_t>(stats.allocated_bytes[0].peak);  // [0]: of all pools together
 }
 
+void reset_peak_bytes(Device device)
+{
+  if (device.is_gpu()) c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(device.gpu));
+}
+
 std::size_t num_out_of_memory(Device device)
 {
   if (!device.is_gpu()) return 0;

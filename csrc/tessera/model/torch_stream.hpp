@@ -43,8 +43,10 @@ class CapturedGraph {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The most bytes that PyTorch's allocator has handed out on this device at a time; 0 for the host.
+/// The most bytes that PyTorch's allocator has handed out on this device at a time since reset_peak_bytes(); 0 for the
+/// host.
 [[nodiscard]] std::size_t peak_bytes(Device device);
+void reset_peak_bytes(Device device);
 /// How often it has had none left; 0 for the host. Compiled code does not say why an allocation failed.
 [[nodiscard]] std::size_t num_out_of_memory(Device device);
 /// Gives memory that PyTorch keeps for later back to the device if less is free than it keeps: a graph cannot use it.
