@@ -34,7 +34,7 @@ SHAPES = {
 }
 HEADER = """# Weak scaling of the paper-size model over GPUs ({gpu})
 
-C = 256, 128 heads, zero-order, 3 x 5 Å + 1 x 8 Å, float32, FP32 products, random weights; water; an MPI rank a GPU;
+C = 256, 128 heads, zero-order, 3 x 5 Å + 1 x 8 Å, float32, FP32 products, random weights; water; one rank a GPU;
 NVE through LAMMPS, 0.5 fs, mean of {steps} steps with rebuilds; commit {commit}; torch {torch}. Efficiency: step of one
 GPU over step of K at the same atoms a GPU.
 
