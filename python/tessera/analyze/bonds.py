@@ -14,8 +14,9 @@ from tessera.build.pairs import close_pairs
 BONDED = 1.2
 #: A bond is broken when longer than this times that sum: O-H 1.31 Å, C-H 1.44 Å, C-C 2.05 Å.
 BROKEN = 1.35
-#: Metals that are ions in water: no covalent bonds.
+#: Metals that are ions in water: no covalent bonds. A hydrogen near a halide is a hydrogen bond.
 IONS = (3, 11, 12, 19, 20, 30, 37, 55)
+HALOGENS = (9, 17, 35, 53)
 
 
 class Bonds:
@@ -38,8 +39,10 @@ class Bonds:
         first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         reach = max(2 * BONDED * float(radii.max()), 1e-3)
         for found in close_pairs(frame.positions, frame.cell, frame.periodic, reach, once=True):
+            pair = np.stack([frame.numbers[found.i], frame.numbers[found.j]])
+            hydrogen_halide = (pair == 1).any(axis=0) & np.isin(pair, HALOGENS).any(axis=0)
             both = (radii[found.i] > 0) & (radii[found.j] > 0)
-            keep = both & (found.distance < BONDED * (radii[found.i] + radii[found.j]))
+            keep = both & ~hydrogen_halide & (found.distance < BONDED * (radii[found.i] + radii[found.j]))
             first.append(found.i[keep])
             second.append(found.j[keep])
         self.first, self.second = np.concatenate(first), np.concatenate(second)

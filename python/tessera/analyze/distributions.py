@@ -13,14 +13,14 @@ from tessera.build.pairs import close_pairs
 
 #: Å, standard deviation of the Gaussian that smooths g(r) before its extrema are looked for.
 SMOOTHING = 0.06
-#: The first maximum is the first that is this part of the highest, and above 1.
-FIRST_MAXIMUM = 0.6
+#: The first maximum is the highest point between the distance where g(r) first rises above 1 and this times it.
+MAXIMUM_RANGE = 1.35
 #: Å, half the range around the maximum to which a parabola is fitted: its vertex is the peak.
 VERTEX_RANGE = 0.1
 #: The first minimum is the lowest point between the peak's distance and this times it (second shells are beyond).
 MINIMUM_RANGE = 1.5
-#: Pairs in the first maximum's bins below which it is noise.
-LEAST_PAIRS = 20
+#: Pairs counted up to the first minimum below which a maximum is noise (many frames hold the same few pairs).
+LEAST_PAIRS = 500
 
 
 @dataclass(frozen=True)
@@ -135,12 +135,11 @@ def first_shell(distribution: Distribution) -> Peak | None:
     """Find the first maximum and minimum; none where g(r) has no maximum above 1 in its range."""
     radii, density = distribution.radii, distribution.density
     smooth = smoothed(density, radii[1] - radii[0])
-    inner = np.arange(1, len(radii) - 1)
-    maxima = inner[(smooth[inner] >= smooth[inner - 1]) & (smooth[inner] > smooth[inner + 1])]
-    maxima = maxima[(smooth[maxima] > 1) & (smooth[maxima] >= FIRST_MAXIMUM * smooth.max())]
-    if not len(maxima):
+    above = np.flatnonzero(smooth > 1)
+    if not len(above) or above[0] == 0:
         return None
-    top = maxima[0]
+    shell = np.flatnonzero((radii >= radii[above[0]]) & (radii <= MAXIMUM_RANGE * radii[above[0]]))
+    top = shell[smooth[shell].argmax()]
     near = np.abs(radii - radii[top]) <= VERTEX_RANGE
     curvature, slope, _ = fit = np.polyfit(radii[near] - radii[top], density[near], 2)
     shift = float(np.clip(-slope / (2 * curvature), -VERTEX_RANGE, VERTEX_RANGE)) if curvature < 0 else 0.0

@@ -7,9 +7,10 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from tessera.analyze.distributions import Distribution, Peak
-from tessera.analyze.summary import EXPERIMENT
+from tessera.analyze.distributions import Distribution, Peak, smoothed
+from tessera.analyze.summary import Measured
 from tessera.analyze.thermo import Drift, Run
+from tessera.commands import CommandError
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -23,11 +24,16 @@ def draw(
     path: Path,
     distributions: Sequence[Distribution],
     peaks: dict[str, Peak],
+    measured: dict[str, Measured],
     run: Run | None,
     drift: Drift | None,
 ) -> None:
-    """Draw what there is, side by side."""
-    panels = [lambda axes: draw_distributions(axes, distributions, peaks)] if distributions else []
+    """Draw what there is, side by side.
+
+    Raises:
+        CommandError: the file cannot be written, or its ending names no format of pictures.
+    """
+    panels = [lambda axes: draw_distributions(axes, distributions, peaks, measured)] if distributions else []
     panels += [lambda axes: draw_coordination(axes, distributions, peaks)] if distributions else []
     if run is not None and "TotEng" in run.columns:
         panels.append(lambda axes: draw_energy(axes, run, drift))
@@ -37,17 +43,25 @@ def draw(
     for panel, axes in zip(panels, all_axes[0], strict=False):
         panel(axes)
     figure.tight_layout()
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    try:
+        figure.savefig(path, dpi=130)
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{path}: cannot be written ({error})") from error
+    finally:
+        plt.close(figure)
 
 
-def draw_distributions(axes: Axes, distributions: Sequence[Distribution], peaks: dict[str, Peak]) -> None:
-    """g(r) of each pair, first maxima marked, measured ones as crosses."""
+def draw_distributions(
+    axes: Axes, distributions: Sequence[Distribution], peaks: dict[str, Peak], measured: dict[str, Measured]
+) -> None:
+    """g(r) of each pair, counted and smoothed; first maxima marked, measured ones as crosses."""
     for one in distributions:
-        (line,) = axes.plot(one.radii, one.density, label=one.name, linewidth=1.2)
+        smooth = smoothed(one.density, one.radii[1] - one.radii[0])
+        (line,) = axes.plot(one.radii, smooth, label=one.name, linewidth=1.2)
+        axes.plot(one.radii, one.density, color=line.get_color(), linewidth=0.4, alpha=0.5)
         if one.name in peaks:
             axes.plot(peaks[one.name].position, peaks[one.name].height, "o", color=line.get_color(), markersize=4)
-            if known := EXPERIMENT.get(one.name):
+            if known := measured.get(one.name):
                 axes.errorbar(
                     known.position,
                     known.height,

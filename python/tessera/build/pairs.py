@@ -60,7 +60,9 @@ class PointGrid:
         if len(points):
             open_axes = ~self.periodic
             self._low[open_axes] = fractions.min(axis=0)[open_axes]
-            self._extent[open_axes] = np.maximum(np.ptp(fractions, axis=0)[open_axes] * (1 + 1e-9), 1e-9)
+            # At least a cutoff wide, so that a flat cluster has bins of a useful size.
+            extent = np.maximum(np.ptp(fractions, axis=0) * (1 + 1e-9), cutoff / widths)
+            self._extent[open_axes] = extent[open_axes]
         lengths = widths * self._extent
         most = max(1.0, (4.0 * len(points) + 1) ** (1 / 3)) * lengths / lengths.prod() ** (1 / 3)
         self._num = np.maximum(1, np.minimum(lengths / cutoff, np.maximum(most, 1))).astype(np.int64)

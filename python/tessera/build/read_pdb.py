@@ -30,7 +30,7 @@ def read_molecule(path: Path) -> Molecule:
     try:
         with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
             return make_molecule(*reader(file, path), path)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError) as error:
         raise CommandError(f"{path}: not readable ({error})") from error
 
 

@@ -2,8 +2,8 @@
 """Formal charges of a solute, from the hydrogens that it has.
 
 The rule: a residue's heavy atoms fix the formula of its neutral form, and its charge is the number of its hydrogens
-minus those of the formula: lysine with NH3+ has one more (+1), aspartate one fewer (-1), doubly protonated histidine
-one more (+1). A first residue has one hydrogen more in its neutral form (NH2), and so has a last residue that ends with OXT
+minus those of the formula: lysine with NH3+ has one more (+1), aspartate one fewer (-1), histidine with both N-H one
+more (+1). A first residue has one hydrogen more in its neutral form (NH2), and so has a last residue that ends with OXT
 (COOH). Cysteine without hydrogen at the sulfur is a thiolate (-1), unless its sulfur is bonded to another (0).
 """
 

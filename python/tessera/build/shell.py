@@ -10,6 +10,8 @@ from tessera.commands import CommandError
 
 #: Trials of directions and of spins: more give a slightly smaller shell.
 DIRECTION_TRIALS, SPIN_TRIALS = 2000, 8
+#: Å, least distance of a hydrogen of one copy to an atom of another.
+HYDROGEN_GAP = 1.9
 #: Å, to which the smallest radius is found.
 RADIUS_STEP = 0.25
 
@@ -87,7 +89,7 @@ def make_shell(positions: np.ndarray, heavy: np.ndarray, copies: int, gap: float
     for _ in range(SPIN_TRIALS):
         spins = random.uniform(0, 2 * np.pi, len(directions))
         frames = np.array([frame(d, s) for d, s in zip(directions, spins, strict=True)])
-        radius = smallest_radius(rotations, frames, directions, centred[heavy], gap, best_radius)
+        radius = smallest_radius(rotations, frames, directions, centred, heavy, gap, best_radius)
         if radius < best_radius:
             best_radius, best_frames = radius, frames
     unit = place(best_frames, directions, centred, best_radius)
@@ -133,6 +135,7 @@ def smallest_radius(
     rotations: np.ndarray,
     frames: np.ndarray,
     directions: np.ndarray,
+    positions: np.ndarray,
     heavy: np.ndarray,
     gap: float,
     known: float,
@@ -140,14 +143,14 @@ def smallest_radius(
     """Bisect for the radius, Å; infinity if the spins do no better than `known`."""
 
     def fits(radius: float) -> bool:
-        return not touches(rotations, place(frames, directions, heavy, radius), gap)
+        return not touches(rotations, place(frames, directions, positions, radius), heavy, gap)
 
     if np.isfinite(known):
         low, high = 0.0, known - RADIUS_STEP
         if not fits(high):
             return np.inf
     else:
-        low, high = 0.0, 2 * float(np.linalg.norm(heavy, axis=1).max()) + gap
+        low, high = 0.0, 2 * float(np.linalg.norm(positions, axis=1).max()) + gap
         while not fits(high):
             low, high = high, 1.5 * high
     while high - low > RADIUS_STEP:
@@ -156,8 +159,8 @@ def smallest_radius(
     return high
 
 
-def touches(rotations: np.ndarray, unit: np.ndarray, gap: float) -> bool:
-    """Whether an atom of the asymmetric unit is nearer than `gap` to an atom of another copy; the rest is symmetry."""
+def touches(rotations: np.ndarray, unit: np.ndarray, heavy: np.ndarray, gap: float) -> bool:
+    """Whether atoms of the asymmetric unit are too near to another copy; the rest is symmetry."""
     num_atoms = unit.shape[1]
     everything = np.einsum("gab,kna->gknb", rotations.transpose(0, 2, 1), unit).reshape(-1, 3)
     near_unit = np.zeros(len(everything), bool)
@@ -166,6 +169,11 @@ def touches(rotations: np.ndarray, unit: np.ndarray, gap: float) -> bool:
         near_unit |= ((everything > low) & (everything < high)).all(axis=1)
     rows = np.flatnonzero(near_unit)
     grid = PointGrid(everything[rows], np.eye(3), (False, False, False), gap)
-    # The identity is the first rotation, so that copies 0, 1, ... of everything are the unit itself.
-    found = grid.pairs(unit.reshape(-1, 3))
-    return any((pairs.i // num_atoms != rows[pairs.j] // num_atoms).any() for pairs in found)
+    for found in grid.pairs(unit.reshape(-1, 3)):
+        j = rows[found.j]
+        # The identity is the first rotation, so that copies 0, 1, ... of everything are the unit itself.
+        foreign = found.i // num_atoms != j // num_atoms
+        limit = np.where(heavy[found.i % num_atoms] & heavy[j % num_atoms], gap, min(gap, HYDROGEN_GAP))
+        if (foreign & (found.distance < limit)).any():
+            return True
+    return False

@@ -15,8 +15,8 @@ WATERS_PER_A3 = 0.03333
 PER_MOLAR = 6.02214076e-4
 #: Waters looked at for each ion that is placed.
 CANDIDATES_PER_ION = 8
-#: Å, a cation avoids waters whose neighbors point a hydrogen at it from within this.
-CATION_HYDROGEN = 2.6
+#: Å, an ion avoids places with a hydrogen of another water within this; hydrogens farther off do not matter.
+FREE_OF_HYDROGEN = 2.6
 POTASSIUM, CHLORIDE = 19, 17
 
 
@@ -95,7 +95,7 @@ def choose_sites(
     distance: float,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """Choose up to `total` waters, no two closer than `distance`: free of hydrogens first, else at random."""
+    """Choose up to `total` waters, no two closer than `distance`, of a random pool those freest of hydrogens."""
     cell = np.diag(edges)
     pool = random.permutation(len(waters))
     for limit in (CANDIDATES_PER_ION * total + 100, len(waters)):
@@ -105,8 +105,7 @@ def choose_sites(
             for found in PointGrid(waters[candidates, 0], cell, PERIODIC, distance).pairs(solute):
                 far[found.j] = False
             candidates = candidates[far]
-        free = nearest_hydrogen(waters, candidates, edges) >= CATION_HYDROGEN
-        candidates = np.concatenate([candidates[free], candidates[~free]])
+        candidates = candidates[np.argsort(-nearest_hydrogen(waters, candidates, edges), kind="stable")]
         chosen = candidates[first_apart(waters[candidates, 0], cell, distance, total)]
         if len(chosen) == total:
             break
@@ -129,9 +128,9 @@ def first_apart(points: np.ndarray, cell: np.ndarray, distance: float, most: int
 
 
 def nearest_hydrogen(waters: np.ndarray, rows: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Distance from the oxygen of some waters to the nearest hydrogen of another, Å, up to CATION_HYDROGEN."""
-    nearest = np.full(len(rows), CATION_HYDROGEN)
-    grid = PointGrid(waters[rows, 0], np.diag(edges), PERIODIC, CATION_HYDROGEN)
+    """Distance from the oxygen of some waters to the nearest hydrogen of another, Å, up to FREE_OF_HYDROGEN."""
+    nearest = np.full(len(rows), FREE_OF_HYDROGEN)
+    grid = PointGrid(waters[rows, 0], np.diag(edges), PERIODIC, FREE_OF_HYDROGEN)
     for found in grid.pairs(waters[:, 1:].reshape(-1, 3)):
         other = found.i // 2 != rows[found.j]
         np.minimum.at(nearest, found.j[other], found.distance[other])

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """What a builder makes: atoms in a periodic box, with what is needed to write them and to name them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
-from ase.data import atomic_masses, chemical_symbols
+from ase.data import atomic_masses, atomic_numbers, chemical_symbols
+
+from tessera.commands import CommandError
 
 #: Å^3 of one g/cm^3: mass density in g/cm^3 is this times the masses (u) over the volume (Å^3).
 GRAMS_PER_CM3 = 1.66053907
@@ -33,6 +35,7 @@ class System:
         kinds: [N], uint8, values of :class:`Kind`.
         charges: [N], int8, formal charge, e: on one atom of each charged group.
         solute_labels: names of the solute's atoms; copy after copy repeats them.
+        type_order: symbols of the atom types, or empty for those present by atomic number.
     """
 
     numbers: np.ndarray
@@ -42,6 +45,7 @@ class System:
     kinds: np.ndarray
     charges: np.ndarray
     solute_labels: tuple[str, ...] = ()
+    type_order: tuple[str, ...] = ()
 
     @property
     def cell(self) -> np.ndarray:
@@ -60,13 +64,15 @@ class System:
 
     @property
     def elements(self) -> list[str]:
-        """Symbols present, by atomic number: the order of the atom types."""
-        return [chemical_symbols[number] for number in np.unique(self.numbers)]
+        """Symbols of the atom types, in their order."""
+        return list(self.type_order) or [chemical_symbols[number] for number in np.unique(self.numbers)]
 
     @property
     def types(self) -> np.ndarray:
         """[N], LAMMPS atom types from 1."""
-        return np.searchsorted(np.unique(self.numbers), self.numbers) + 1
+        table = np.zeros(len(chemical_symbols), np.int64)
+        table[[atomic_numbers[symbol] for symbol in self.elements]] = np.arange(1, len(self.elements) + 1)
+        return table[self.numbers]
 
     def count(self, kind: Kind) -> int:
         """Atoms of a kind."""
@@ -84,6 +90,21 @@ class System:
             copy, atom = divmod(row, len(self.solute_labels))
             return f"atom {row + 1}, {self.solute_labels[atom]} of copy {copy + 1}"
         return f"atom {row + 1}, {symbol} of {Kind(self.kinds[row]).name.lower()} molecule {self.molecules[row]}"
+
+
+def with_types(system: System, symbols: list[str]) -> System:
+    """Fix the order of the atom types; elements may be listed that no atom has, so that one input serves many systems.
+
+    Raises:
+        CommandError: a symbol is unknown or repeated, or an element of the system is not listed.
+    """
+    unknown = [symbol for symbol in symbols if symbol not in atomic_numbers or symbol == "X"]
+    if unknown or len(set(symbols)) != len(symbols):
+        raise CommandError(f"--types: expected different symbols of elements, found {','.join(symbols)}")
+    missing = [symbol for symbol in system.elements if symbol not in symbols]
+    if missing:
+        raise CommandError(f"--types: expected all elements of the system, found no {', '.join(missing)}")
+    return replace(system, type_order=tuple(symbols))
 
 
 def assemble(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from ase.data import chemical_symbols
 from tqdm import tqdm
 
 from tessera.analyze.bonds import Bonds
@@ -14,6 +15,7 @@ from tessera.analyze.distributions import LEAST_PAIRS, Distribution, PairCounts,
 from tessera.analyze.frames import Frame, read_frames
 from tessera.analyze.names import parse_pair
 from tessera.analyze.summary import (
+    EXPERIMENT,
     Summary,
     compare_with_experiment,
     compare_with_reference,
@@ -58,13 +60,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("--reference: expected a trajectory to compare with it")
     reference = read_peaks(arguments.reference) if arguments.reference is not None else None
     summary, lines, distributions = Summary(), [], []
-    thermo_run, drift = None, None
+    thermo_run, drift, experiment = None, None, []
     if arguments.trajectory is not None:
-        distributions, trajectory_lines = analyze_trajectory(arguments, summary)
+        distributions, trajectory_lines, elements = analyze_trajectory(arguments, summary)
         lines += trajectory_lines
         if reference is not None:
             lines += ["", f"against {arguments.reference}", *compare_with_reference(summary.peaks, reference)]
-        if experiment := compare_with_experiment(summary.peaks):
+        experiment = compare_with_experiment(summary.peaks, elements)
+        if experiment:
             lines += ["", "against experiment", *experiment]
     if arguments.log is not None:
         thermo_run, drift, log_lines = analyze_log(arguments, summary)
@@ -72,7 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         from tessera.analyze.plots import draw  # noqa: PLC0415 (matplotlib)
 
-        draw(arguments.plot, distributions, summary.peaks, thermo_run, drift)
+        measured = EXPERIMENT if experiment else {}
+        draw(arguments.plot, distributions, summary.peaks, measured, thermo_run, drift)
         lines += ["", f"plot: {arguments.plot}"]
     if arguments.json is not None:
         write_summary(summary, arguments.json)
@@ -81,8 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def analyze_trajectory(arguments: argparse.Namespace, summary: Summary) -> tuple[list[Distribution], list[str]]:
-    """Go through the frames once; fills the summary and returns what is drawn and printed."""
+def analyze_trajectory(
+    arguments: argparse.Namespace, summary: Summary
+) -> tuple[list[Distribution], list[str], set[str]]:
+    """Go through the frames once; fills the summary and returns what is drawn and printed, and the elements."""
     names = list(dict.fromkeys(parse_pair(text) for text in arguments.pairs.split(",")))
     limits = dict(parse_limit(text) for text in arguments.bond_limit)
     elements = arguments.elements.split(",") if arguments.elements else None
@@ -108,7 +114,7 @@ def analyze_trajectory(arguments: argparse.Namespace, summary: Summary) -> tuple
     else:
         lines.append("no distributions: the frames are not periodic along all axes, so there is no density")
     lines += ["", *describe_bonds(summary.bonds), "", *describe_contacts(summary.closest)]
-    return distributions, lines
+    return distributions, lines, {chemical_symbols[number] for number in frame.numbers}
 
 
 def choose_reach(asked: float | None, bin_width: float, frame: Frame) -> float:

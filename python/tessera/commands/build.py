@@ -12,7 +12,7 @@ from tessera.build.overlaps import closest_contact
 from tessera.build.read_pdb import read_molecule
 from tessera.build.recipes import Salt, box_edges, build_capsid, build_protein, build_solution
 from tessera.build.report import describe
-from tessera.build.system import System
+from tessera.build.system import System, with_types
 from tessera.build.write import STYLES, write, writer_of
 from tessera.commands import CommandError
 
@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "-o", "--output", type=Path, action="append", required=True, help=".data or .extxyz, repeatable"
         )
         kind.add_argument("--style", choices=STYLES, default="atomic", help="atom_style of .data (default atomic)")
+        kind.add_argument("--types", help="elements of the atom types, such as H,C,N,O,S,Cl,K (default: those present)")
         kind.add_argument("--seed", type=int, default=1, help="the same seed gives the same file (default 1)")
 
 
@@ -87,6 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.seed < 0:
         raise CommandError(f"--seed: expected a number of at least 0, found {arguments.seed}")
     system, notes = make(arguments)
+    if arguments.types is not None:
+        system = with_types(system, arguments.types.split(","))
     contact = closest_contact(system)
     title = f"tessera build {arguments.system}, seed {arguments.seed}: {len(system.numbers)} atoms"
     for path in arguments.output:
