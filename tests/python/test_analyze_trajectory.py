@@ -18,8 +18,8 @@ from tessera.commands import CommandError
 PERIODIC = (True, True, True)
 #: Å, half a bin of 0.02 Å and the noise of the vertex.
 POSITION = 0.02
-#: Poisson noise of the ideal gas: bins beyond 2 Å hold more than 1,000 pairs, five standard deviations. (Potassium has no
-#: bonds, which would be left out.)
+#: Poisson noise of the ideal gas: bins beyond 2 Å hold more than 1,000 pairs, five standard deviations. (Potassium has
+#: no bonds, which would be left out.)
 IDEAL_GAS = 0.16
 #: Dumps below keep 6 digits.
 DUMP_DIGITS = 2e-6
