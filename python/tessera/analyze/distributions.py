@@ -86,7 +86,7 @@ class PairCounts:
             a, b = self._index[found.i[~bonded]], self._index[found.j[~bonded]]
             code = np.minimum(a, b) * size + np.maximum(a, b)
             np.minimum.at(self._closest, code, distance)
-            bins = np.searchsorted(self._edges, distance, side="right") - 1
+            bins = (distance / self._edges[1]).astype(np.int64)
             inside = bins < num_bins
             flat = np.bincount((code * num_bins + bins)[inside], minlength=self._counts.size)
             self._counts += flat.reshape(self._counts.shape)

@@ -44,7 +44,7 @@ def draw(
         panel(axes)
     figure.tight_layout()
     try:
-        figure.savefig(path, dpi=130)
+        figure.savefig(path, dpi=100)
     except (OSError, ValueError) as error:
         raise CommandError(f"{path}: cannot be written ({error})") from error
     finally:
