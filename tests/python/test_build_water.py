@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tessera.build.pairs import close_pairs
-from tessera.build.solvate import PER_MOLAR, WATERS_PER_A3, ion_counts, place_ions, remove_clashes
+from tessera.build.solvate import FREE_OF_HYDROGEN, PER_MOLAR, WATERS_PER_A3, ion_counts, place_ions, remove_clashes
 from tessera.build.system import PERIODIC
 from tessera.build.water import fill_with_water, load_tile, thin_out, tile_density
 from tessera.commands import CommandError
@@ -97,29 +97,34 @@ def test_ions_have_the_concentration_and_cancel_the_charge(charge, difference):
 def test_ions_stand_apart_where_waters_were():
     edges = np.full(3, 25.0)
     waters = fill_with_water(edges)
-    solute = np.array([[12.0, 12.0, 12.0]])
+    solute = np.random.default_rng(2).uniform(0, 25, (30, 3))
     random = np.random.default_rng(3)
-    left, cations, anions = place_ions(waters, solute, edges, (7, 9), 4.5, random)
-    assert (len(cations), len(anions), len(left)) == (7, 9, len(waters) - 16)
+    left, cations, anions = place_ions(waters, solute, edges, (5, 6), 4.5, random)
+    assert (len(cations), len(anions), len(left)) == (5, 6, len(waters) - 11)
     ions = np.concatenate([cations, anions])
     assert {tuple(ion) for ion in ions} <= {tuple(water[0]) for water in waters}
     assert not {tuple(ion) for ion in ions} & {tuple(water[0]) for water in left}
-    others = np.concatenate([ions, solute])
-    for found in close_pairs(others, np.diag(edges), PERIODIC, 4.5 - 1e-9):
-        assert not len(found.i)
+    vector = ions[:, None] - np.concatenate([ions, solute])
+    distance = np.linalg.norm(vector - edges * np.round(vector / edges), axis=2)
+    np.fill_diagonal(distance, np.inf)
+    assert distance.min() >= 4.5
 
 
-def test_cations_take_places_without_near_hydrogens():
+def test_ions_take_the_places_freest_of_hydrogens_and_cations_the_freest_of_these():
     edges = np.full(3, 30.0)
     waters = fill_with_water(edges)
-    none = np.empty((0, 3))
-    left, cations, _ = place_ions(waters, none, edges, (10, 10), 4.0, np.random.default_rng(3))
+    _, cations, anions = place_ions(waters, np.empty((0, 3)), edges, (20, 20), 4.0, np.random.default_rng(3))
 
-    def nearest(points):
-        vector = left[:, 1:].reshape(-1, 1, 3) - points
-        return np.linalg.norm(vector - edges * np.round(vector / edges), axis=2).min(axis=0)
+    def nearest(places):
+        """Distance to hydrogens of other waters, up to 2.6 Å, which is free enough."""
+        vector = waters[:, None, 1:] - places[:, None]
+        distance = np.linalg.norm(vector - edges * np.round(vector / edges), axis=3)
+        return np.where(distance < 1.2, np.inf, distance).min(axis=(0, 2)).clip(max=FREE_OF_HYDROGEN)
 
-    assert nearest(cations).mean() > nearest(left[::40, 0] + 1e-6).mean() + 0.3
+    usual = nearest(waters[:, 0]).mean()
+    assert nearest(anions).mean() > usual + 0.2
+    assert nearest(cations).min() >= nearest(anions).max()
+    assert nearest(cations).mean() > nearest(anions).mean()
 
 
 def test_too_many_ions_are_refused_with_advice():

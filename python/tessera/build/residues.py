@@ -165,11 +165,8 @@ def chain_starts(molecule: Molecule) -> set[int]:
     nitrogens, carbons = np.flatnonzero(names == "N"), np.flatnonzero(names == "C")
     if len(nitrogens) == 0 or len(carbons) == 0:
         return {int(molecule.residues[row]) for row in nitrogens}
-    bonded = set()
-    for i, j in contacts(molecule.positions[nitrogens], molecule.positions[carbons], PEPTIDE_BOND):
-        a, b = int(molecule.residues[nitrogens[i]]), int(molecule.residues[carbons[j]])
-        if a != b:
-            bonded.add(a)
+    pairs = contacts(molecule.positions[nitrogens], molecule.positions[carbons], PEPTIDE_BOND)
+    bonded = {int(molecule.residues[nitrogens[i]]) for i, _ in pairs}  # N and C of one residue are 2.4 Å apart
     return {int(molecule.residues[row]) for row in nitrogens} - bonded
 
 
