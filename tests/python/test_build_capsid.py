@@ -116,6 +116,8 @@ def test_a_capsid_has_water_inside_and_outside_and_ions_apart_from_it(capsid):
     radii = np.linalg.norm(water, axis=1)
     assert (radii < inner - 2).sum() > 300
     assert (radii > outer + 2).sum() > 300
+    assert closest_contact(capsid).distance > 1.3  # liquid water has 1.4: nothing sits on the solute
+    assert capsid.mass_density == pytest.approx(0.95, abs=0.06)  # about water; a layer around each solute is free of it
     difference = ion[:, None] - solute
     difference -= capsid.edges * np.round(difference / capsid.edges)
     assert np.linalg.norm(difference, axis=2).min() >= SALT.distance

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from tessera import cli
+from tessera.build.system import assemble
+from tessera.build.write import write
 from tessera.commands.plan_structure import read_structure
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -62,6 +64,16 @@ def test_the_same_seed_gives_the_same_file(tmp_path, name):
     other = build(tmp_path, RECIPES[name], "--seed", "2", name="c.data")
     has_random_parts = name != "water"
     assert (first.read_text().splitlines()[2:] != other.read_text().splitlines()[2:]) == has_random_parts
+
+
+def test_an_atom_that_rounds_to_the_upper_face_is_written_at_the_lower_one(tmp_path):
+    edges = np.array([15.0, 16.0, 17.1234564])
+    waters = np.array([[edges - 1e-6, [-1e-7, 1.0, 1.0], [1.0, 16.0, 1.0]]])
+    system = assemble(edges, None, waters, {})
+    for name in ("a.data", "a.extxyz"):
+        write(system, "faces", tmp_path / name, "atomic")
+        structure = read_structure(tmp_path / name)
+        assert structure.positions.tolist() == [[0, 0, 0], [0, 1, 1], [1, 0, 1]]
 
 
 def test_packed_files_repeat_too(tmp_path):
