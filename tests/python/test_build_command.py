@@ -154,6 +154,7 @@ def test_a_capsid_grows_to_the_atoms_that_are_asked_for(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["water", "--edge", "15", "-o", "a.pdb"], "expected a name *.data"),
+        (["water", "--edge", "15", "-o", "a.data", "-o", "a.pdb"], "expected a name *.data"),
         (["water", "--edge", "15", "-o", "none/a.data"], "expected an existing folder"),
         (["water", "--edge", "15,16", "-o", "a.data"], "expected one or three lengths above 0"),
         (["water", "--edge", "-15", "-o", "a.data"], "expected one or three lengths above 0"),

@@ -71,7 +71,11 @@ def draw_distributions(
                     label=f"{one.name} measured",
                 )
     axes.axhline(1, color="grey", linewidth=0.5)
-    axes.set(xlabel="r (Å)", ylabel="g(r)", title="distributions")
+    # Rare pairs have tall single bins; the first shells set the scale.
+    highest = max(
+        [peak.height for peak in peaks.values()], default=float(max(one.density.max() for one in distributions))
+    )
+    axes.set(xlabel="r (Å)", ylabel="g(r)", title="distributions", ylim=(0, 1.2 * max(highest, 1.0)))
     axes.legend()
 
 
