@@ -28,11 +28,12 @@ def draw(
     run: Run | None,
     drift: Drift | None,
 ) -> None:
-    """Draw what there is, side by side.
+    """Draw what there is, side by side; distributions of rare pairs only where no other has a first shell.
 
     Raises:
         CommandError: the file cannot be written, or its ending names no format of pictures.
     """
+    distributions = [one for one in distributions if one.name in peaks] or distributions
     panels = [lambda axes: draw_distributions(axes, distributions, peaks, measured)] if distributions else []
     panels += [lambda axes: draw_coordination(axes, distributions, peaks)] if distributions else []
     if run is not None and "TotEng" in run.columns:
