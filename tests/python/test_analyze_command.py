@@ -2,6 +2,7 @@
 """`tessera analyze`: tables, picture, numbers as JSON, comparison with another run and with experiment."""
 
 import json
+import sys
 
 import ase
 import ase.io
@@ -136,6 +137,12 @@ def test_a_reference_of_another_format_or_other_pairs_is_refused(water, tmp_path
     (tmp_path / "a.json").write_text('{"format": 1, "peaks": {}}')
     assert analyze(water, "--reference", tmp_path / "a.json") == cli.BAD_INPUT
     assert "expected some of the pairs O-O, H-O, H-H, found none" in capsys.readouterr().err
+
+
+def test_a_picture_without_matplotlib_says_what_to_install(water, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tessera.analyze.plots", None)
+    assert analyze(water, "--plot", tmp_path / "a.png") == cli.BAD_INPUT
+    assert "expected matplotlib" in capsys.readouterr().err
 
 
 def test_options_are_parsed_strictly():

@@ -33,15 +33,13 @@ def closest_contact(system: System) -> Contact | None:
     """
     heavy = system.numbers > 1
     worst, closest = None, None
-    bar = tqdm(total=len(system.numbers), desc="overlaps", leave=False)
-    for found in close_pairs(system.positions, system.cell, PERIODIC, FOREIGN_HEAVY, once=True):
-        bar.update(min(len(found.i), bar.total - bar.n))
+    pairs = close_pairs(system.positions, system.cell, PERIODIC, FOREIGN_HEAVY, once=True)
+    for found in tqdm(pairs, desc="overlaps", unit=" chunks", leave=False, disable=None):
         foreign = system.molecules[found.i] != system.molecules[found.j]
         limit = np.where(heavy[found.i] & heavy[found.j], FOREIGN_HEAVY, FOREIGN_HYDROGEN)
         bad = found.distance < np.where(foreign, limit, SAME_MOLECULE)
         worst = nearest(worst, found, bad)
         closest = nearest(closest, found, foreign)
-    bar.close()
     if worst is not None:
         names = f"{system.name(worst.first)}, and {system.name(worst.second)}"
         raise CommandError(

@@ -85,7 +85,9 @@ def cut_water(edges: np.ndarray, seams: np.ndarray) -> np.ndarray:
     tile, tile_edge = load_tile()
     num = [math.ceil(edge / tile_edge - 1e-9) for edge in edges]
     parts = []
-    for corner in tqdm(itertools.product(*map(range, num)), total=math.prod(num), desc="water", leave=False):
+    for corner in tqdm(
+        itertools.product(*map(range, num)), total=math.prod(num), desc="water", leave=False, disable=None
+    ):
         moved = tile + np.array(corner) * tile_edge
         parts.append(moved[(moved[:, 0] < edges).all(axis=1)])
     waters = np.concatenate(parts)

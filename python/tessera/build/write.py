@@ -107,7 +107,7 @@ def write_extxyz(system: System, title: str, file: IO[str]) -> None:
 
 def chunks(system: System) -> Iterator[tuple[slice, np.ndarray]]:
     """Slices of atoms with their positions in the box, rounded as they are written so that none lands on the edge."""
-    for start in tqdm(range(0, len(system.numbers), CHUNK), desc="write", leave=False):
+    for start in tqdm(range(0, len(system.numbers), CHUNK), desc="write", leave=False, disable=None):
         rows = slice(start, start + CHUNK)
         positions = np.round(system.wrapped(rows), 5)
         yield rows, np.where(positions >= system.edges - 5e-6, 0.0, positions)

@@ -3,7 +3,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -73,8 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         thermo_run, drift, log_lines = analyze_log(arguments, summary)
         lines += ["", *log_lines] if lines else log_lines
     if arguments.plot is not None:
-        from tessera.analyze.plots import draw  # noqa: PLC0415 (matplotlib)
-
+        draw = load_plots()
         measured = EXPERIMENT if experiment else {}
         draw(arguments.plot, distributions, summary.peaks, measured, thermo_run, drift)
         lines += ["", f"plot: {arguments.plot}"]
@@ -83,6 +82,17 @@ def run(arguments: argparse.Namespace) -> int:
         lines += [f"numbers: {arguments.json}"]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
+
+
+def load_plots() -> Callable[..., None]:
+    """Import the pictures, which need matplotlib, only when one is asked for."""
+    try:
+        from tessera.analyze.plots import draw  # noqa: PLC0415
+    except ImportError as error:
+        raise CommandError(
+            f"--plot: expected matplotlib, found none that loads ({error}); pip install matplotlib"
+        ) from error
+    return draw
 
 
 def analyze_trajectory(
@@ -95,7 +105,8 @@ def analyze_trajectory(
     bonds = counts = None
     reach = 0.0
     frame: Frame
-    for frame in tqdm(read_frames(arguments.trajectory, elements, parse_slice(arguments.frames)), desc="frames"):
+    frames = read_frames(arguments.trajectory, elements, parse_slice(arguments.frames))
+    for frame in tqdm(frames, desc="frames", leave=False, disable=None):
         if bonds is None:
             reach = choose_reach(arguments.reach, arguments.bin, frame)
             bonds = Bonds(frame, limits)
