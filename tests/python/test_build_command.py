@@ -136,8 +136,11 @@ def test_the_report_counts_edges_and_density_as_brute_force_does(tmp_path, capsy
         assert float(far) == pytest.approx(counts[8.0] / num - 1, abs=0.051)
 
 
-def test_the_charge_can_be_stated(tmp_path, capsys):
-    build(tmp_path, RECIPES["protein"], "--charge", "-3", "--molar", "0")
+def test_the_charge_of_other_residues_is_stated(tmp_path, capsys):
+    ligand = tmp_path / "ligand.pdb"
+    ligand.write_text(Path(TRPZIP).read_text().replace("GLY A", "XYZ A"))
+    recipe = ["protein", str(ligand), *RECIPES["protein"][2:]]
+    build(tmp_path, recipe, "--charge", "-3", "--molar", "0")
     report = capsys.readouterr().out
     assert "3 K" in report
     assert "Cl" not in report
@@ -171,7 +174,7 @@ def test_a_capsid_grows_to_the_atoms_that_are_asked_for(tmp_path, capsys):
         (["kcl", "--edge", "15", "--types", "H,O,Q", "-o", "a.data"], "different symbols of elements"),
         (["protein", "none.pdb", "-o", "a.data"], "no such file"),
         (["protein", TRPZIP, "--pad", "-1", "-o", "a.data"], "--pad: expected at least 0"),
-        (["protein", TRPZIP, "--charge", "999", "-o", "a.data"], "at most 127 e"),
+        (["protein", TRPZIP, "--charge", "-3", "-o", "a.data"], "expected +1 e, which the hydrogens say, found -3 e"),
         (["capsid", ALANINE, "--copies", "61", "-o", "a.data"], "multiple of 60"),
         (["capsid", ALANINE, "--gap", "0", "-o", "a.data"], "--gap: expected"),
         (["capsid", ALANINE, "--assembly", "-o", "a.data"], "expected the operators of an assembly"),

@@ -140,6 +140,19 @@ def test_an_unknown_residue_asks_for_the_charge(tmp_path):
         formal_charges(read_molecule(write(tmp_path / "a.pdb", lines)))
 
 
+def test_a_stated_charge_goes_to_the_unknown_residue_and_spares_no_check(tmp_path):
+    lines = [line.replace("GLY A", "XYZ A") for line in ATOMS]
+    molecule = read_molecule(write(tmp_path / "a.pdb", lines))
+    charges = formal_charges(molecule, 2)
+    assert charges.sum() == 2
+    assert charges[molecule.residue_names.index("XYZ") == molecule.residues].tolist() == [1, 0, 0, 0, 0, 0, 0]
+    with pytest.raises(CommandError, match=r"at most 127 e on other residues, found \+999 e"):
+        formal_charges(molecule, 1000)
+    bare = [line for line in lines if line[76:78].strip() != "H"]
+    with pytest.raises(CommandError, match=r"SER 1 .* found 0"):
+        formal_charges(read_molecule(write(tmp_path / "b.pdb", bare)), 2)
+
+
 def cysteine(number, shift):
     """Serine 1 of trpzip2 turned into a first residue CYS: its OG is an SG without hydrogen."""
     lines = []

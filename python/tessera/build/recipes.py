@@ -53,7 +53,7 @@ def build_protein(
 
     Args:
         molecule: the solute.
-        charge: its total charge, e, or none to derive it from its hydrogens.
+        charge: its total charge, e, for residues outside the table; none: all of it follows from the hydrogens.
         pad: Å of water between the solute and the box, on each side.
         salt: on top of the ions that neutralise.
         cube: equal edges, so that the solute may turn; else the box follows its extent.
@@ -90,7 +90,7 @@ def build_capsid(
 
     Args:
         molecule: one subunit (an asymmetric unit, if `copies` is none).
-        charge: of one subunit, e, or none to derive it.
+        charge: of one subunit, e, for residues outside the table; none: it follows from the hydrogens.
         copies: a multiple of 60, placed on an icosahedral shell; none: the operators of the file.
         gap: Å between heavy atoms of two copies on the shell.
         pad: Å of water outside the shell, on each side.
@@ -131,13 +131,7 @@ def build_capsid(
 def as_solute(molecule: Molecule, positions: np.ndarray, edges: np.ndarray, charge: int | None) -> System:
     """Make the solute of a system from copies of a molecule at positions [copies, N, 3], Å."""
     copies = len(positions)
-    if charge is None:
-        charges = formal_charges(molecule)
-    else:
-        charges = np.zeros(len(molecule.numbers), np.int64)
-        charges[0] = charge
-        if abs(charge) > 127:
-            raise CommandError(f"--charge: expected at most 127 e, found {charge}")
+    charges = formal_charges(molecule, charge)
     chains = molecule.chains + 1
     molecules = (np.arange(copies)[:, None] * chains.max() + chains).ravel()
     return System(
@@ -146,7 +140,7 @@ def as_solute(molecule: Molecule, positions: np.ndarray, edges: np.ndarray, char
         edges,
         molecules.astype(np.int32),
         np.full(copies * len(molecule.numbers), Kind.SOLUTE, np.uint8),
-        np.tile(charges.astype(np.int8), copies),
+        np.tile(charges, copies),
         molecule.labels,
     )
 

@@ -67,6 +67,8 @@ ALIASES = {
 CAPS = frozenset({"ACE", "NME", "NH2"})
 #: Å, longest peptide bond and sulfur-sulfur bond that count as bonds.
 PEPTIDE_BOND, DISULFIDE_BOND = 1.7, 2.5
+#: e, largest charge of one atom (int8).
+MOST_CHARGE = 127
 HOW_TO_ADD = (
     "Tessera does not add atoms. Add them with a tool such as PDBFixer (pdbfixer in.pdb --add-atoms=all --ph=7 "
     "--output=out.pdb), reduce (reduce -build in.pdb > out.pdb) or gemmi (gemmi h in.cif out.cif), and build from its "
@@ -74,38 +76,60 @@ HOW_TO_ADD = (
 )
 
 
-def formal_charges(molecule: Molecule) -> np.ndarray:
+def formal_charges(molecule: Molecule, stated: int | None = None) -> np.ndarray:
     """Charge of each atom, [N], int8, e: that of a residue sits on one atom, those of the ends on N and OXT.
 
+    Args:
+        molecule: the solute.
+        stated: total charge, e; needed where residues are unknown, of which the first gets what is left of it. Known
+            residues are checked all the same.
+
     Raises:
-        CommandError: hydrogens or heavy atoms are missing, or a residue is unknown; the residue is named.
+        CommandError: hydrogens or heavy atoms are missing, a residue is unknown and no charge stated (the residue is
+            named), or the stated charge is not that of known residues.
     """
-    charges = np.zeros(len(molecule.numbers), np.int8)
-    starts = chain_starts(molecule)
-    bridged = disulfides(molecule)
+    charges = np.zeros(len(molecule.numbers), np.int64)
+    starts, bridged = chain_starts(molecule), disulfides(molecule)
     bounds = np.searchsorted(molecule.residues, np.arange(len(molecule.residue_names) + 1))
-    for index, name in enumerate(molecule.residue_names):
+    unknown = []
+    for index in range(len(molecule.residue_names)):
         rows = np.arange(bounds[index], bounds[index + 1])
-        for row, charge in residue_charges(molecule, index, name, rows, index in starts, index in bridged):
+        if not is_known(molecule, index, rows):
+            unknown.append(index)
+            continue
+        for row, charge in residue_charges(molecule, index, rows, index in starts, index in bridged):
             charges[row] += charge
-    return charges
+    if stated is None and unknown:
+        raise CommandError(
+            f"{molecule.residue_labels[unknown[0]]}: expected one of the 20 amino acids, a cap (ACE, NME, NH2) or an "
+            "ion of one atom; state the solute's total charge with --charge to use other residues"
+        )
+    rest = 0 if stated is None else stated - int(charges.sum())
+    if rest and not unknown:
+        raise CommandError(f"--charge: expected {stated - rest:+d} e, which the hydrogens say, found {stated:+d} e")
+    if abs(rest) > MOST_CHARGE:
+        raise CommandError(f"--charge: expected at most {MOST_CHARGE} e on other residues, found {rest:+d} e")
+    if rest:
+        charges[bounds[unknown[0]]] = rest
+    return charges.astype(np.int8)
+
+
+def is_known(molecule: Molecule, index: int, rows: np.ndarray) -> bool:
+    """Whether a residue is in the table, or an ion of one atom."""
+    name = molecule.residue_names[index]
+    return ALIASES.get(name, name) in RESIDUES or (len(rows) == 1 and name.strip("+-") in ION_CHARGES)
 
 
 def residue_charges(
-    molecule: Molecule, index: int, name: str, rows: np.ndarray, starts_chain: bool, bridged: bool
+    molecule: Molecule, index: int, rows: np.ndarray, starts_chain: bool, bridged: bool
 ) -> list[tuple[int, int]]:
     """Rows of one residue that carry a charge, with it."""
-    label = molecule.residue_labels[index]
+    label, name = molecule.residue_labels[index], molecule.residue_names[index]
     names = {molecule.atom_names[row]: int(row) for row in rows}
     symbols = Counter(chemical_symbols[number] for number in molecule.numbers[rows])
     if len(rows) == 1 and name.strip("+-") in ION_CHARGES:
         return [(int(rows[0]), ION_CHARGES[name.strip("+-")])]
     name = ALIASES.get(name, name)
-    if name not in RESIDUES:
-        raise CommandError(
-            f"{label}: expected one of the 20 amino acids, a cap (ACE, NME, NH2) or an ion of one atom; state the "
-            f"solute's total charge with --charge to use other residues"
-        )
     residue = RESIDUES[name]
     neutral = parse_formula(residue.formula)
     ends_chain = "OXT" in names and name not in CAPS

@@ -69,7 +69,9 @@ def add_salt(parser: argparse.ArgumentParser, molar: float) -> None:
 def add_solute(parser: argparse.ArgumentParser) -> None:
     """Where the protein is from."""
     parser.add_argument("structure", type=Path, help="PDB or mmCIF with all hydrogens (.pdb, .cif, .gz of them)")
-    parser.add_argument("--charge", type=int, help="charge of the structure, e (default: from its hydrogens)")
+    parser.add_argument(
+        "--charge", type=int, help="total charge, e, where residues are not amino acids (of these: from hydrogens)"
+    )
 
 
 def lengths(text: str) -> list[float]:
