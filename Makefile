@@ -12,7 +12,7 @@ DEMO_NVT ?= 100
 DEMO_NVE ?= 200
 RANKS    ?= 2
 SOURCES := CMakeLists.txt setup.py pyproject.toml \
-	$(shell find csrc pair_tessera python export -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.py')
+	$(shell find csrc pair_tessera python export -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.py')
 
 .PHONY: setup demo test test-cpp test-python clean
 setup: $(VENV)/.installed

@@ -25,7 +25,7 @@ using namespace LAMMPS_NS;
 namespace {
 
 constexpr const char* kKeywords =
-    "skin, rebuild, recut, curve, balance, peers, search, overlap, charge, multiplicity, threads";
+    "skin, rebuild, recut, curve, balance, peers, search, overlap, exchange, graph, charge, multiplicity, threads";
 
 /// "H, O, K"
 template <typename Items>
@@ -122,6 +122,10 @@ void PairTessera::read_keyword(const std::string& keyword, const char* value)
     options_.search = value;
   } else if (keyword == "overlap") {
     options_.overlap = tessera::parse_yes_no(keyword, value);
+  } else if (keyword == "exchange") {
+    options_.exchange = tessera::parse_exchange(value);
+  } else if (keyword == "graph") {
+    options_.graph = tessera::parse_graph_use(value);
   } else if (keyword == "charge") {
     charge_ = utils::bnumeric(FLERR, value, false, lmp);
   } else if (keyword == "multiplicity") {
@@ -220,6 +224,10 @@ void PairTessera::check_run() const
 
 void PairTessera::load_engine()
 {
+  if (comm->me == 0)
+    options_.log = [this](const std::string& line) {
+      utils::logmesg(lmp, tessera::format("Tessera: step {}: {}\n", update->ntimestep, line));
+    };
   engine_ = std::make_unique<tessera::Engine>(model_file_, options_, tessera::make_mpi_communicator(world));
   reported_ = {};
   const std::string masses = system_.contradicting_masses(passport_.elements);
@@ -234,8 +242,7 @@ void PairTessera::load_engine()
 
 void PairTessera::describe_device() const
 {
-  utils::logmesg(lmp, tessera::format("Tessera: rank 0 computes on {}; pair search on the host{}\n", engine_->device(),
-                                      comm->nprocs > 1 ? ", features pass through pinned host memory and MPI" : ""));
+  utils::logmesg(lmp, tessera::format("Tessera: rank 0 {}\n", engine_->describe_device()));
 }
 
 void PairTessera::describe_model() const
@@ -261,7 +268,8 @@ void PairTessera::compute(int eflag, int vflag)
   ev_init(eflag, vflag);
   guard(lmp, [&] {
     tessera::AtomsInput input = system_.read();
-    input.wants_atom_virial = vflag_atom != 0;
+    input.wants_atom_virials = vflag_atom != 0;
+    input.wants_atom_energies = eflag_atom != 0;
     input.charge = charge_;
     input.multiplicity = multiplicity_;
     const tessera::StepResult& result = engine_->compute(input);

@@ -75,12 +75,17 @@ def sources_hash() -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """What to export: a configuration's name, the network dtype, the elements to keep (all if empty), the device."""
+    """What to export: a configuration's name, the network dtype, the elements to keep (all if empty), the device.
+
+    `recompute` is a budget, MiB an atom of water.
+    """
 
     name: str
     dtype: str
     elements: tuple[str, ...] = ()
     device: str = "cpu"
+    recompute: float | None = None
+    matmul: str = "highest"
 
     def key(self, model: torch.nn.Module) -> str:
         weights = hashlib.sha256()
@@ -116,17 +121,25 @@ def export(request: Request) -> Path:
     model = load_model(request.name, request.elements)
     path = artifact_folder() / f"{request.name}-{request.dtype}-{request.device}-{request.key(model)}.pt2"
     if not path.exists():
-        export_model(model, path, ExportOptions(request.dtype, request.device), Progress(is_quiet=True))
+        options = ExportOptions(request.dtype, request.device, request.matmul, recompute=request.recompute)
+        export_model(model, path, options, Progress(is_quiet=True))
     return path
 
 
 @pytest.fixture(scope="session")
 def artifact() -> Callable[..., Path]:
-    """Give `artifact(name, dtype, elements=(), device="cpu")`: name is "demo" or a key of SMALL_CONFIGS."""
+    """Give `artifact(name, ...)`, arguments as in Request: `name` is "demo" or a key of SMALL_CONFIGS."""
     made: dict[Request, Path] = {}
 
-    def get(name: str, dtype: str = "float64", elements: tuple[str, ...] = (), device: str = "cpu") -> Path:
-        request = Request(name, dtype, tuple(elements), device)
+    def get(
+        name: str,
+        dtype: str = "float64",
+        elements: tuple[str, ...] = (),
+        device: str = "cpu",
+        recompute: float | None = None,
+        matmul: str = "highest",
+    ) -> Path:
+        request = Request(name, dtype, tuple(elements), device, recompute, matmul)
         if request not in made:
             made[request] = export(request)
         return made[request]

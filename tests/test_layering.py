@@ -24,6 +24,7 @@ VENDOR_RULES = {
     r"nccl\.h": r"csrc/tessera/comm/nccl[^/]*$",
     r"(torch|ATen|c10)/": r"csrc/tessera/(model|engine)/|csrc/bindings/|tests/cpp/(model|engine)/",
     r"cuda[^/]*\.h": r"csrc/tessera/device/[^/]*\.cpp$|csrc/tessera/comm/nccl\.cpp$|\.cuh?$",
+    r".*\.cuh": r"\.cuh?$",  # in a .cpp the same inline functions would lack their GPU half
     r"pybind11/": r"csrc/bindings/",
     r"faiss/": r"csrc/tessera/search/faiss[^/]*$",
 }

@@ -29,7 +29,8 @@ py::dict compute(Engine& engine, const Array<double>& positions, const Array<std
   atoms.ids = as_span(ids);
   atoms.box = Box(cell, Vec3{}, periodic);
   atoms.is_reordered = is_reordered;
-  atoms.wants_atom_virial = wants_atom_virial;
+  atoms.wants_atom_virials = wants_atom_virial;
+  atoms.wants_atom_energies = true;
   atoms.charge = charge;
   atoms.multiplicity = multiplicity;
   const StepResult* result = nullptr;
@@ -58,6 +59,8 @@ void register_engine(py::module_& m)
       .def("compute", &compute, py::arg("positions"), py::arg("elements"), py::arg("ids"), py::arg("cell"),
            py::arg("periodic"), py::arg("is_reordered"), py::arg("wants_atom_virial"), py::arg("charge"),
            py::arg("multiplicity"))
+      .def("time_model", &Engine::time_model, py::arg("repeats"), py::call_guard<py::gil_scoped_release>(),
+           "Median seconds of the compiled model alone on the last step's inputs.")
       .def("report", [](const Engine& engine) { return bindings::to_dict(engine.report()); })
       .def_property_readonly("device", &Engine::device, "\"cpu\", or the device and its name.")
       .def_property_readonly("passport_json", [](const Engine& engine) { return engine.passport().json; })

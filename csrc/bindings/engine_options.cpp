@@ -3,6 +3,8 @@
 
 #include <pybind11/stl.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "tessera/engine/option_names.hpp"
@@ -10,6 +12,23 @@
 namespace py = pybind11;
 
 namespace tessera::bindings {
+
+namespace {
+
+/// Ranks are threads that copy and drop this without Python's lock, so the lines' list is behind a pointer that takes it.
+std::function<void(const std::string&)> append_to(const py::handle& lines)
+{
+  const std::shared_ptr<py::object> append(new py::object(lines.attr("append")), [](py::object* object) {
+    const py::gil_scoped_acquire gil;
+    delete object;
+  });
+  return [append](const std::string& line) {
+    const py::gil_scoped_acquire gil;
+    (*append)(line);
+  };
+}
+
+}  // namespace
 
 EngineOptions read_engine_options(const py::dict& options)
 {
@@ -32,10 +51,16 @@ EngineOptions read_engine_options(const py::dict& options)
       out.search = py::cast<std::string>(value);
     } else if (name == "overlap") {
       out.overlap = py::cast<bool>(value);
+    } else if (name == "exchange") {
+      out.exchange = parse_exchange(py::cast<std::string>(value));
+    } else if (name == "log") {
+      out.log = append_to(value);
+    } else if (name == "graph") {
+      out.graph = parse_graph_use(py::cast<std::string>(value));
     } else if (name == "threads") {
       out.num_threads = py::cast<int>(value);
     } else {
-      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, search, overlap or threads, found '" +
+      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, search, overlap, exchange, graph, log (a list) or threads, found '" +
                            name + "'");
     }
   }
@@ -60,8 +85,10 @@ py::dict to_dict(const EngineReport& report)
   out["search_seconds"] = report.search_seconds;
   out["wait_seconds"] = report.wait_seconds;
   out["model_seconds"] = report.model_seconds;
-  out["compute_seconds"] = report.compute_seconds;
-  out["transfer_seconds"] = report.transfer_seconds;
+  out["captures"] = report.captures;
+  out["repeated_steps"] = report.repeated_steps;
+  out["foreseen_bytes"] = report.foreseen_bytes;
+  out["peak_bytes"] = report.peak_bytes;
   out["total_seconds"] = report.total_seconds;
   return out;
 }

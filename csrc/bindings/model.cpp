@@ -35,6 +35,22 @@ py::tuple run(Artifact& artifact, const Array<std::int32_t>& elements, const std
   return py::make_tuple(bindings::to_array<double>(output.atom_energies), gradients);
 }
 
+void register_memory(py::module_& m)
+{
+  py::class_<MemoryModel>(m, "MemoryModel", "Peak memory of one run, linear in its counts.")
+      .def_readonly("bytes_per_row", &MemoryModel::bytes_per_row)
+      .def_readonly("bytes_per_halo_row", &MemoryModel::bytes_per_halo_row)
+      .def_readonly("bytes_per_edge", &MemoryModel::bytes_per_edge)
+      .def_readonly("bytes", &MemoryModel::bytes)
+      .def_readonly("measured", &MemoryModel::measured)
+      .def(
+          "predict",
+          [](const MemoryModel& self, std::int64_t rows, const std::vector<std::int64_t>& halo_rows,
+             const std::vector<std::int64_t>& edges) { return self.predict(rows, halo_rows, edges); },
+          py::arg("rows"), py::arg("halo_rows"), py::arg("edges"),
+          "Bytes of a run on `rows` owned rows and, for each list, so many halo rows and edges.");
+}
+
 void register_passport(py::module_& m)
 {
   py::class_<Passport>(m, "Passport", "What an artifact says of itself.")
@@ -54,6 +70,8 @@ void register_passport(py::module_& m)
       .def_readonly("num_layers", &Passport::num_layers)
       .def_readonly("num_messages", &Passport::num_messages)
       .def_readonly("receptive_radius", &Passport::receptive_radius)
+      .def_readonly("recompute", &Passport::recompute)
+      .def_readonly("memory", &Passport::memory)
       .def_readonly("json", &Passport::json)
       .def_property_readonly("largest_cutoff", &Passport::largest_cutoff);
   m.def("read_passport", &read_passport, py::arg("path"),
@@ -64,6 +82,7 @@ void register_passport(py::module_& m)
 
 void register_model(py::module_& m)
 {
+  register_memory(m);
   register_passport(m);
   py::class_<Artifact>(m, "Artifact", "A loaded artifact: pads the inputs, runs, strips the padding.")
       .def(py::init<const std::string&, int, int>(), py::arg("path"), py::arg("num_threads") = 0,

@@ -55,7 +55,8 @@ void run_frame(Trajectory& all, std::int64_t frame, Engine& engine, int rank)
   atoms.ids = ids;
   atoms.box = Box(all.cells[frame], Vec3{}, all.periodic);
   atoms.is_reordered = true;
-  atoms.wants_atom_virial = true;
+  atoms.wants_atom_virials = true;
+  atoms.wants_atom_energies = true;
   atoms.charge = all.charge;
   const StepResult& result = engine.compute(atoms);
   all.energy[frame][rank] = result.energy;

@@ -11,6 +11,7 @@ import tessera
 from tessera.checkpoint import load_checkpoint
 from tessera.model import E2Former
 from tessera_export.errors import ExportError
+from tessera_export.matmul import TORCH_PRECISION
 from tessera_export.pipeline import DTYPES, ExportOptions, check_output, export_model
 from tessera_export.progress import Progress
 
@@ -40,7 +41,22 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--elements", help="comma-separated elements to keep, in this order (default: all)")
     parser.add_argument("--head", help="head of a checkpoint with several")
     parser.add_argument(
-        "--matmul", choices=["highest"], default="highest", help="precision of float32 matrix products on this device"
+        "--matmul",
+        choices=list(TORCH_PRECISION),
+        default="highest",
+        help="precision of float32 matrix products; tf32 is faster and coarser, with --device cuda only",
+    )
+    parser.add_argument(
+        "--sm",
+        metavar="NUMBER",
+        help="compute capability to compile for, such as 90 (default: that of the GPU; another is refused)",
+    )
+    parser.add_argument(
+        "--recompute",
+        type=float,
+        metavar="BUDGET",
+        help="MiB an atom that a run may need (water, one rank, without weights): the backward pass computes anew what "
+        "does not fit (default: everything is kept)",
     )
     parser.add_argument(
         "--native-isa",
@@ -85,7 +101,14 @@ def run(arguments: argparse.Namespace) -> None:
     Raises:
         ExportError: as the phases.
     """
-    options = ExportOptions(arguments.dtype, arguments.device, arguments.matmul, arguments.native_isa)
+    options = ExportOptions(
+        dtype=arguments.dtype,
+        device=arguments.device,
+        matmul=arguments.matmul,
+        is_native=arguments.native_isa,
+        sm=arguments.sm,
+        recompute=arguments.recompute,
+    )
     check_output(arguments.output)
     progress = Progress()
     try:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Compile an exported program into an AOTInductor package that carries its passport."""
 
+import json
 import os
 import platform
+import re
 import shutil
 import warnings
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,6 +46,27 @@ def compile_package(program: ExportedProgram, path: Path, passport_json: str, co
             )
         except RuntimeError as error:  # the base of all that Inductor and the C++ compiler raise
             raise ExportError(f"the program does not compile with torch {torch.__version__}: {error}") from error
+
+
+def replace_passport(path: Path, passport_json: str) -> None:
+    """Store another passport in the package at `path`; the compiled code keeps its bytes.
+
+    Raises:
+        ExportError: the package holds no passport.
+    """
+    rewritten = path.with_name(f"{path.name}.part")
+    count = 0
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(rewritten, "w", zipfile.ZIP_STORED) as target:
+        for entry in source.infolist():
+            content = source.read(entry)
+            if entry.filename.endswith("wrapper_metadata.json"):
+                metadata = json.loads(content)
+                count += METADATA_KEY in metadata
+                content = json.dumps(metadata | {METADATA_KEY: passport_json}).encode()
+            target.writestr(zipfile.ZipInfo(entry.filename, entry.date_time), content)
+    if count != 1:
+        raise ExportError(f"{path}: expected one passport in the package, found {count}; report this torch version")
+    os.replace(rewritten, path)  # noqa: PTH105 (the atomic rename is the point)
 
 
 def check_compiler() -> None:
@@ -91,20 +115,42 @@ def cuda_configs() -> dict[str, object]:
     return dict(_SAFE_SETTINGS)
 
 
-def cuda_capability() -> str:
+def cuda_capability(wanted: str | None = None) -> str:
     """Name the compute capability of the current GPU, "9.0", for which an artifact is compiled.
 
+    Args:
+        wanted: what was asked for, spelt "90"; None takes what the GPU has.
+
     Raises:
-        ExportError: this torch has no CUDA, or there is no device.
+        ExportError: this torch has no CUDA, there is no device, or it has another capability than the wanted one.
     """
+    capability = None if wanted is None else parse_sm(wanted)
     if not torch.cuda.is_available():
         found = "no device" if torch.version.cuda else f"torch {torch.__version__} without CUDA"
         raise ExportError(
             f"--device cuda: expected a GPU, on which the artifact is compiled and verified, found {found}; "
             "run tessera-export on the machine with the GPU, or use --device cpu"
         )
-    major, minor = torch.cuda.get_device_capability()
-    return f"{major}.{minor}"
+    found = "{}.{}".format(*torch.cuda.get_device_capability())
+    if capability not in (None, found):
+        raise ExportError(
+            f"--sm {wanted}: expected the compute capability of this device ({torch.cuda.get_device_name()}: {found}), "
+            f"on which the artifact is verified before it is written, found {capability}; leave --sm out, or run "
+            f"tessera-export on a device of capability {capability}"
+        )
+    return found
+
+
+def parse_sm(text: str) -> str:
+    """Spell "90" as the capability "9.0"; the last digit is the minor version.
+
+    Raises:
+        ExportError: the text is no such number.
+    """
+    if not re.fullmatch(r"\d{2,3}", text):
+        raise ExportError(f"--sm {text}: expected a number such as 90 (compute capability 9.0), found '{text}'; "
+                          "nvidia-smi --query-gpu=compute_cap names that of a device")  # fmt: skip
+    return f"{text[:-1]}.{text[-1]}"
 
 
 def has_march_setting() -> bool:

@@ -8,6 +8,7 @@ import torch
 import tessera
 from tessera.model import E2Former
 from tessera.model.embedding import CHARGE_RANGE, MULTIPLICITY_RANGE
+from tessera_export.memory import MemoryModel
 
 FORMAT = 1
 
@@ -22,7 +23,15 @@ def weights_sha256(model: E2Former) -> str:
 
 
 def build_passport(
-    model: E2Former, *, dtype: str, device: str, device_capability: str, matmul: str, num_messages: int
+    model: E2Former,
+    *,
+    dtype: str,
+    device: str,
+    device_capability: str,
+    matmul: str,
+    num_messages: int,
+    recompute: list[str],
+    memory: MemoryModel,
 ) -> dict[str, object]:
     """Collect every key of ARCHITECTURE.md.
 
@@ -33,6 +42,8 @@ def build_passport(
         device_capability: instruction set or SM that the compiled code needs.
         matmul: precision of float32 matrix products.
         num_messages: halo exchanges of one forward pass, counted in the traced graph.
+        recompute: parts whose insides the backward pass computes anew (`recompute.Choice.labels`).
+        memory: peak of one run.
     """
     config = model.config
     cutoffs = list(model.cutoffs)
@@ -55,6 +66,8 @@ def build_passport(
         "weights_sha256": weights_sha256(model),
         "num_layers": len(config.all_stages),
         "num_messages": num_messages,
+        "recompute": recompute,
+        "memory": memory.to_dict(),
         "channels": config.channels,
         "receptive_radius": config.receptive_radius,
         "model_config": config.to_dict(),

@@ -15,6 +15,8 @@ import tessera.ops
 from tessera.model import E2Former
 from tessera.model.embedding import CHARGE_RANGE
 from tessera_export.errors import ExportError
+from tessera_export.matmul import check_matmul, matmul_precision
+from tessera_export.measure import measured_memory
 from tessera_export.package import (
     check_compiler,
     compile_package,
@@ -22,10 +24,12 @@ from tessera_export.package import (
     cpu_configs,
     cuda_capability,
     cuda_configs,
+    replace_passport,
 )
 from tessera_export.passport import build_passport
 from tessera_export.progress import Progress
-from tessera_export.trace import count_operator, export_step, trace_step
+from tessera_export.recompute import Choice, choose
+from tessera_export.trace import count_operator, export_step
 from tessera_export.verify import verify
 
 logger = logging.getLogger(__name__)
@@ -40,14 +44,18 @@ class ExportOptions:
     Attributes:
         dtype: of the network, "float32" or "float64"; edge vectors and energies are always float64.
         device: "cpu" or "cuda"; the latter is compiled for and verified on this machine's GPU.
-        matmul: precision of float32 matrix products, "highest".
+        matmul: precision of float32 matrix products, "highest", or "tf32" on a GPU.
         is_native: compile for this machine's instruction set; other machines may refuse the artifact.
+        sm: compute capability that the GPU must have, "90"; None takes that of the present one.
+        recompute: MiB an atom of water that a run may need; None recomputes nothing.
     """
 
     dtype: str = "float32"
     device: str = "cpu"
     matmul: str = "highest"
     is_native: bool = False
+    sm: str | None = None
+    recompute: float | None = None
 
 
 def export_model(model: E2Former, output: Path, options: ExportOptions, progress: Progress) -> dict[str, object]:
@@ -63,41 +71,104 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
         The passport.
 
     Raises:
-        ExportError: the output folder, the compiler or the device is missing, or the model cannot be traced with free
-            extents.
+        ExportError: the output folder, the compiler or the device is missing, options contradict each other, the
+            budget of memory cannot be met, or the model cannot be traced with free extents.
         VerificationError: the compiled program disagrees with the eager model.
     """
     check_output(output)
     check_compiler()
-    is_cuda = options.device == "cuda"
-    capability = cuda_capability() if is_cuda else cpu_capability(options.is_native)
+    capability = required_capability(options)
     model = model.to(DTYPES[options.dtype]).requires_grad_(requires_grad=False).eval()
-    torch.set_float32_matmul_precision(options.matmul)
-    traced = copy.deepcopy(model).to(options.device)
-    with progress.phase("trace"):
-        module = trace_step(traced, tessera.ops)
-        progress.note(f"{len(module.graph.nodes)} nodes")
-    passport = build_passport(
-        model,
-        dtype=options.dtype,
-        device=options.device,
-        device_capability=capability,
-        matmul=options.matmul,
-        num_messages=count_operator(module, "halo_start"),
-    )
-    with progress.phase("export"):
-        program = export_step(module, traced)
-        progress.note(f"{len(program.graph.nodes)} nodes")
-    configs = cuda_configs() if is_cuda else cpu_configs(options.is_native)
-    with tempfile.TemporaryDirectory(prefix=".tessera-export-", dir=output.parent) as folder:
-        draft = Path(folder) / "model.pt2"
-        with progress.phase("compile"):
-            compile_package(program, draft, json.dumps(passport), configs)
-        with progress.phase("verify"):
-            worst = verify(draft, model, CHARGE_RANGE if passport["uses_charge"] else (0, 0))
-            progress.note(f"largest difference {worst:.2g} of its bound")
-        os.replace(draft, output)  # noqa: PTH105 (the atomic rename is the point)
+    with matmul_precision(options.matmul):
+        traced = copy.deepcopy(model).to(options.device)
+        with progress.phase("trace"):
+            choice = choose(traced, tessera.ops, options.recompute)
+            progress.note(f"{len(choice.module.graph.nodes)} nodes")
+        passport = build_passport(
+            model,
+            dtype=options.dtype,
+            device=options.device,
+            device_capability=capability,
+            matmul="highest",
+            num_messages=count_operator(choice.module, "halo_start"),
+            recompute=choice.labels,
+            memory=choice.memory,
+        )
+        with progress.phase("export"):
+            program = export_step(choice.module, traced)
+            progress.note(f"{len(program.graph.nodes)} nodes")
+        del traced
+        with tempfile.TemporaryDirectory(prefix=".tessera-export-", dir=output.parent) as folder:
+            draft = Path(folder) / "model.pt2"
+            with progress.phase("compile"):
+                configs = cuda_configs() if options.device == "cuda" else cpu_configs(options.is_native)
+                compile_package(program, draft, json.dumps(passport), configs)
+            del program
+            with progress.phase("verify"):
+                progress.note(f"largest difference {verify_package(draft, model, passport, options):.2g} of its bound")
+                if options.device == "cuda":
+                    memory = measured_memory(draft, choice.memory, model)
+                    passport["memory"] = memory.to_dict()
+                    replace_passport(draft, json.dumps(passport))
+                    progress.note(f"{memory.per_atom(model.cutoffs):.3f} MiB an atom of water")
+                    check_budget(options.recompute, memory.per_atom(model.cutoffs), choice)
+            os.replace(draft, output)  # noqa: PTH105 (the atomic rename is the point)
     return passport
+
+
+def required_capability(options: ExportOptions) -> str:
+    """Check the options of the device and name the instruction set or SM that the artifact will need.
+
+    Raises:
+        ExportError: options contradict each other, or the device is missing or another one.
+    """
+    if options.recompute is not None and not options.recompute > 0.0:
+        raise ExportError(f"--recompute {options.recompute:g}: expected a positive number of MiB an atom; change it")
+    check_matmul(options.matmul, options.device, options.dtype)
+    if options.device == "cuda":
+        return cuda_capability(options.sm)
+    if options.sm is not None:
+        raise ExportError(f"--sm {options.sm}: expected --device cuda, found {options.device}; leave --sm out")
+    return cpu_capability(options.is_native)
+
+
+def check_budget(budget: float | None, measured: float, choice: Choice) -> None:
+    """Refuse a program that takes more on the device than was counted and allowed.
+
+    Args:
+        budget: MiB an atom of water, None for any.
+        measured: MiB an atom of water.
+        choice: what was compiled.
+
+    Raises:
+        ExportError: names both, and the budget by which the next choice is taken.
+    """
+    if budget is not None and measured > budget:
+        raise ExportError(
+            f"--recompute {budget:g}: expected at most {budget:g} MiB an atom, found {measured:.3f} when the program "
+            f"ran (counted: {choice.per_atom:.3f}; recomputed: {', '.join(choice.labels) or 'nothing'}); give "
+            f"{budget * choice.per_atom / measured:.3f}, so that the next choice is taken, or at least {measured:.3f}"
+        )
+
+
+def verify_package(draft: Path, model: E2Former, passport: dict[str, object], options: ExportOptions) -> float:
+    """Compare the package with the eager model, first with exact products, then with those of `options.matmul`.
+
+    The compiled code is the same for both, so the narrow bounds of exact products hold for a TF32 artifact too.
+
+    Returns:
+        The largest ratio of a difference to its bound.
+
+    Raises:
+        VerificationError: as `verify.verify`.
+    """
+    charges = CHARGE_RANGE if passport["uses_charge"] else (0, 0)
+    worst = verify(draft, model, charges)
+    if options.matmul != "highest":
+        passport["matmul"] = options.matmul
+        replace_passport(draft, json.dumps(passport))
+        worst = max(worst, verify(draft, model, charges, options.matmul))
+    return worst
 
 
 def check_output(output: Path) -> None:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Measure one step of a model of the paper's size on a GPU: water of several sizes, float32, random weights.
 
-    python tests/bench/gpu_step.py --results FOLDER [--commit NAME] [--sizes 222,224,244] [--profile]
+    python tests/bench/gpu_step.py --results FOLDER [--commit NAME] [--graph on,off] [--lammps] [--profile]
+        [--models "highest=222,224;tf32=222;tf32:2=446"]
 
-Writes FOLDER/gpu.md. Sizes are replications of the box of 216 waters; times are medians over steps, in ms.
+Writes FOLDER/gpu.md. A model is a kind of product and, after a colon, a recompute budget in MiB an atom; sizes are
+replications of the box of 216 waters; times are medians over steps, in ms.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +35,12 @@ STEP_LENGTH = 0.01
 HEADER = """# A step of the paper-size model on one {gpu}
 
 C = 256, 128 heads, 256 basis functions, zero-order, 3 x 5 Å + 1 x 8 Å, random weights, float32; water; one rank; commit
-{commit}; torch {torch}; medians of {steps} steps, ms. Step: Engine::compute. Model: of it, Artifact::run with
-padding and indexing on the host. Compute: of it, the compiled code. Transfer: inputs up, results down. The pair
-search, the active edges and the force assembly run on the host, on one thread. LAMMPS step: mean, rebuilds included.
+{commit}; torch {torch}; medians of {steps} steps, ms. Step: Engine::compute, of steps without a rebuild. Model: the
+compiled artifact alone on the same inputs, kernel by kernel. Rebuild: what a rebuild adds. LAMMPS: mean of a run,
+rebuilds included.
 
-| atoms | edges | matmul | step | model | compute | transfer | peak GiB | forces against FP32, eV/Å | LAMMPS step |
-|---|---|---|---|---|---|---|---|---|---|
+| atoms | edges | matmul | graph | step | model | step/model | rebuild | of a step | LAMMPS | LAMMPS/model | peak GiB |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -49,73 +52,81 @@ def paper_model() -> E2Former:
     return E2Former(config, ("H", "O")).requires_grad_(requires_grad=False)
 
 
-def export(folder: Path) -> Path:
-    path = folder / "paper.pt2"
+def export(folder: Path, model: str) -> Path:
+    """Export "highest", "tf32", or either with a recompute budget in MiB an atom: "tf32:2"."""
+    path = folder / f"paper-{model.replace(':', '-')}.pt2"
+    matmul, _, budget = model.partition(":")
+    options = ExportOptions("float32", "cuda", matmul=matmul, recompute=float(budget) if budget else None)
     start = time.perf_counter()
-    export_model(paper_model(), path, ExportOptions("float32", "cuda"), Progress(is_quiet=True))
-    print(f"exported in {time.perf_counter() - start:.0f} s", flush=True)
+    export_model(paper_model(), path, options, Progress(is_quiet=True))
+    print(f"exported {model} in {time.perf_counter() - start:.0f} s", flush=True)
     return path
+
+
+def export_apart(folder: Path, model: str) -> Path:
+    """Do the same in a process of its own: exports spend most of their time in compilers, and several run at once."""
+    command = [sys.executable, __file__, "--results", str(folder), "--export", model]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    print(done.stdout[-1500:].strip(), flush=True)
+    return folder / f"paper-{model.replace(':', '-')}.pt2"
 
 
 class Run:
     """Steps of one system with one engine."""
 
-    def __init__(self, path: Path, shape: tuple[int, int, int]) -> None:
+    def __init__(self, path: Path, shape: tuple[int, int, int], graph: str) -> None:
         self.atoms = water_216().repeat(shape)
-        self.engine = _C.Engine(str(path), skin=1.0)
+        self.engine = _C.Engine(str(path), skin=1.0, graph=graph)
         self.elements = np.array([0 if z == 1 else 1 for z in self.atoms.numbers], dtype=np.int32)
         self.ids = np.arange(1, len(self.atoms) + 1)
         self.random = np.random.default_rng(SEED)
 
-    def step(self) -> dict:
-        moved = self.random.normal(0, STEP_LENGTH, self.atoms.positions.shape)
-        self.atoms.positions += moved
-        return self.evaluate()
+    def step(self, *, is_reordered: bool = False) -> dict:
+        self.atoms.positions += self.random.normal(0, STEP_LENGTH, self.atoms.positions.shape)
+        return self.evaluate(is_reordered=is_reordered)
 
-    def evaluate(self) -> dict:
+    def evaluate(self, *, is_reordered: bool = False) -> dict:
         return self.engine.compute(self.atoms.positions, self.elements, self.ids, self.atoms.cell.array.tolist(),
-                                   [True] * 3, is_reordered=False, wants_atom_virial=False, charge=0,
+                                   [True] * 3, is_reordered=is_reordered, wants_atom_virial=False, charge=0,
                                    multiplicity=1)  # fmt: skip
+
+    def rebuild(self) -> float:
+        """Seconds that a rebuild takes: a jump of all atoms by more than the skin."""
+        before = self.engine.report()
+        self.atoms.positions += 1.0
+        self.evaluate()
+        after = self.engine.report()
+        assert after["rebuilds"] == before["rebuilds"] + 1
+        return after["search_seconds"] - before["search_seconds"]
 
     def measure(self) -> dict[str, float]:
         """Medians over STEPS, ms; edges; peak GiB of the device."""
         self.step()
-        torch.cuda.reset_peak_memory_stats()
-        names = ("total_seconds", "compute_seconds", "transfer_seconds", "model_seconds", "search_seconds")
-        rows = []
+        steps = []
         for _ in range(STEPS):
             before = self.engine.report()
             self.step()
             after = self.engine.report()
-            rows.append([1e3 * (after[name] - before[name]) for name in names])
-        medians = dict(zip(names, np.median(rows, axis=0), strict=True))
-        return medians | {"edges": self.engine.report()["num_edges"], "peak": torch.cuda.max_memory_allocated() / 2**30}
+            assert after["rebuilds"] == before["rebuilds"]
+            steps.append(after["total_seconds"] - before["total_seconds"])
+        report = self.engine.report()
+        return {
+            "step": 1e3 * np.median(steps),
+            "model": 1e3 * self.engine.time_model(STEPS),
+            "rebuild": 1e3 * np.median([self.rebuild() for _ in range(3)]),
+            "edges": report["num_edges"],
+            "peak": report["peak_bytes"] / 2**30,
+            "captures": report["captures"],
+        }
 
 
-def measure_matmul(run: Run, matmul: str) -> list[str]:
-    """One row of the table; the artifact's products follow the process's setting."""
-    torch.set_float32_matmul_precision({"FP32": "highest", "TF32": "high"}[matmul])
-    found = run.measure()
-    forces = run.evaluate()["forces"]
-    torch.set_float32_matmul_precision("highest")
-    exact = run.evaluate()["forces"]
-    return [
-        str(len(run.atoms)),
-        str(found["edges"]),
-        matmul,
-        *(f"{found[name]:.1f}" for name in ("total_seconds", "model_seconds", "compute_seconds", "transfer_seconds")),
-        f"{found['peak']:.1f}",
-        f"{np.abs(forces - exact).max():.1e} of {np.abs(exact).max():.2g}",
-    ]
-
-
-def lammps_step(path: Path, shape: tuple[int, int, int], folder: Path) -> float:
+def lammps_step(path: Path, shape: tuple[int, int, int], folder: Path, graph: str) -> float:
     """Loop time of a step through LAMMPS, ms."""
     script = folder / "in.bench"
     script.write_text(
         f"units metal\natom_style atomic\nread_data {WATER_216}\nreplicate {' '.join(map(str, shape))}\n"
-        f"pair_style tessera\npair_coeff * * {path} H O\nvelocity all create 300 1 loop geom\ntimestep 0.0005\n"
-        f"fix 1 all nve\nthermo 100\nrun 2\nrun {STEPS}\n"
+        f"pair_style tessera graph {graph}\npair_coeff * * {path} H O\nvelocity all create 300 1 loop geom\n"
+        f"timestep 0.0005\nfix 1 all nve\nthermo 100\nrun 2\nrun {3 * STEPS}\n"
     )
     environment = {**os.environ, "LAMMPS_PLUGIN_PATH": str(plugin().parent), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([program(), "-in", str(script), "-log", "none"], env=environment, stdout=subprocess.PIPE,
@@ -124,7 +135,7 @@ def lammps_step(path: Path, shape: tuple[int, int, int], folder: Path) -> float:
     if done.returncode != 0 or len(loops) != 2:
         print(done.stdout[-3000:], file=sys.stderr)
         return float("nan")
-    return 1e3 * float(loops[1]) / STEPS
+    return 1e3 * float(loops[1]) / (3 * STEPS)
 
 
 def profile(run: Run) -> str:
@@ -140,37 +151,57 @@ def profile(run: Run) -> str:
     return "\n".join(lines + [f"{time:9.2f} ms  {key}" for time, key in rows[:28]])
 
 
+def measure_row(path: Path, matmul: str, graph: str, shape: tuple, folder: Path, options: argparse.Namespace) -> str:
+    """One row of the table."""
+    try:
+        run = Run(path, shape, graph)
+        found = run.measure()
+    except RuntimeError as error:
+        torch.cuda.empty_cache()
+        return f"| {648 * np.prod(shape)} | | {matmul} | {graph} | {str(error)[:400]} |"
+    if options.profile and graph == "off" and matmul == "highest":
+        print(profile(run), flush=True)
+    count = len(run.atoms)
+    del run
+    torch.cuda.empty_cache()  # LAMMPS is another process and needs the device's memory
+    lammps = lammps_step(path, shape, folder, graph) if options.lammps else float("nan")
+    cells = [count, found["edges"], matmul, graph, f"{found['step']:.1f}", f"{found['model']:.1f}",
+             f"{found['step'] / found['model']:.3f}", f"{found['rebuild']:.1f}",
+             f"{100 * found['rebuild'] / found['step']:.1f} %", f"{lammps:.1f}", f"{lammps / found['model']:.3f}",
+             f"{found['peak']:.1f}"]  # fmt: skip
+    return f"| {' | '.join(map(str, cells))} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--commit", default="unknown")
-    parser.add_argument("--sizes", default="222,224,244")
+    parser.add_argument("--models", default="highest=222,224,244;tf32=222,224,244;tf32:2=446,666")
+    parser.add_argument("--graph", default="on,off")
+    parser.add_argument("--lammps", action="store_true")
     parser.add_argument("--profile", action="store_true")
-    arguments = parser.parse_args()
+    parser.add_argument("--export", help="only export this model into FOLDER")
+    options = parser.parse_args()
+    if options.export:
+        export(options.results, options.export)
+        return
+    options.results.mkdir(parents=True, exist_ok=True)
     lines = HEADER.format(
-        gpu=torch.cuda.get_device_name(), commit=arguments.commit, torch=torch.__version__, steps=STEPS
+        gpu=torch.cuda.get_device_name(), commit=options.commit, torch=torch.__version__, steps=STEPS
     ).splitlines()
-    tables = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        path = export(folder)
-        sizes = arguments.sizes.split(",")
-        for size in sizes:
-            shape = tuple(int(digit) for digit in size)
-            run = Run(path, shape)
-            rows = [measure_matmul(run, matmul) for matmul in ("FP32", "TF32")]
-            if arguments.profile and size == sizes[-1]:
-                tables.append(profile(run))
-            del run
-            torch.cuda.empty_cache()  # LAMMPS is another process and needs the device's memory
-            rows[0].append(f"{lammps_step(path, shape, folder):.1f}")
-            rows[1].append("-")
-            for row in rows:
-                lines.append(f"| {' | '.join(row)} |")
-                print(lines[-1], flush=True)
-    arguments.results.mkdir(parents=True, exist_ok=True)
-    (arguments.results / "gpu.md").write_text("\n".join(lines) + "\n")
-    print("\n".join([*tables, "", *lines]))
+        cases = [case.split("=") for case in options.models.split(";")]
+        with ThreadPoolExecutor() as pool:
+            paths = list(pool.map(lambda case: export_apart(folder, case[0]), cases))
+        for (model, sizes), path in zip(cases, paths, strict=True):
+            for size in sizes.split(","):
+                for graph in options.graph.split(","):
+                    shape = tuple(int(digit) for digit in size)
+                    lines.append(measure_row(path, model, graph, shape, folder, options))
+                    print(lines[-1], flush=True)
+    (options.results / "gpu.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(["", *lines]))
 
 
 if __name__ == "__main__":

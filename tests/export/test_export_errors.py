@@ -9,6 +9,8 @@ import yaml
 
 from exported import DEMO
 from tessera_export import cli
+from tessera_export.errors import ExportError
+from tessera_export.package import cuda_capability
 
 
 @pytest.fixture
@@ -111,3 +113,59 @@ def test_an_export_for_a_gpu_needs_one(capsys, tmp_path: Path) -> None:
     text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--device", "cuda")
     assert "--device cuda: expected a GPU, on which the artifact is compiled and verified, found " in text
     assert "use --device cpu" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--matmul", "tf32"], "--matmul tf32: expected --device cuda, whose tensor cores have that format, found cpu"),
+        (["--sm", "90"], "--sm 90: expected --device cuda, found cpu"),
+        (["--recompute", "0"], "--recompute 0: expected a positive number of MiB an atom"),
+        (["--recompute", "nan"], "--recompute nan: expected a positive number of MiB an atom"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], complaint: str
+) -> None:
+    assert complaint in refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", *words)
+
+
+def test_an_unknown_precision_lists_the_known_ones(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--matmul", "bf16")
+    assert "bf16" in text
+    assert "highest" in text
+    assert "tf32" in text
+
+
+def test_tf32_is_for_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ("--device", "cuda", "--matmul", "tf32", "--dtype", "float64")
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", *words)
+    assert "--matmul tf32: expected --dtype float32, found float64" in text
+
+
+@pytest.fixture
+def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let torch report a GPU of compute capability 9.0."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a Hopper")
+
+
+@pytest.mark.usefixtures("hopper")
+def test_the_capability_is_that_of_the_device_unless_another_is_asked_for() -> None:
+    assert cuda_capability() == cuda_capability("90") == "9.0"
+
+
+@pytest.mark.usefixtures("hopper")
+@pytest.mark.parametrize(("wanted", "spelt"), [("80", "8.0"), ("120", "12.0")])
+def test_the_capability_of_another_device_is_refused_with_both(wanted: str, spelt: str) -> None:
+    with pytest.raises(ExportError) as refusal:
+        cuda_capability(wanted)
+    assert f"--sm {wanted}: expected the compute capability of this device (a Hopper: 9.0)" in str(refusal.value)
+    assert f"found {spelt}" in str(refusal.value)
+
+
+@pytest.mark.parametrize("wanted", ["9.0", "sm_90", "9", ""])
+def test_a_capability_is_two_or_three_digits(wanted: str) -> None:
+    with pytest.raises(ExportError, match="expected a number such as 90"):
+        cuda_capability(wanted)

@@ -13,7 +13,7 @@ import torch
 import tessera.ops
 from exported import small_model
 from tessera.model import E2Former, energy_and_edge_gradients, forces_and_strain
-from tessera_export import cli, pipeline
+from tessera_export import cli, pipeline, recompute
 from tessera_export.errors import VerificationError
 from tessera_export.progress import PHASES
 from tessera_export.systems import LIQUID_SIZES, SMALLEST_DISTANCE, images_as_halo, random_liquid, verification_systems
@@ -124,7 +124,7 @@ def export_with(
             shutil.copy(compiled, draft)
             spoil(model)
 
-        monkeypatch.setattr(pipeline, "trace_step", lambda *_: traced)
+        monkeypatch.setattr(recompute, "trace_step", lambda *_: traced)
         monkeypatch.setattr(pipeline, "export_step", lambda *_: traced)
         monkeypatch.setattr(pipeline, "compile_package", hand_out)
         monkeypatch.setattr(cli, "load_model", lambda _: model)

@@ -65,9 +65,9 @@ def expected(edges, charge=0, multiplicity=1):
     return energy.numpy(), gradient.numpy()
 
 
-def run(artifact, edges, **options):
-    """Run with halo rows copied by a self exchange, where there are any."""
-    plan = _C.SelfExchange([edges.halo_rows.numpy()], edges.num_owned)
+def run(artifact, edges, device=None, **options):
+    """Run with halo rows copied by a self exchange, where there are any: staged, or on a device."""
+    plan = _C.SelfExchange([edges.halo_rows.numpy()], edges.num_owned, device=device)
     return artifact.run(elements(edges.num_owned).numpy(), [as_arrays(edges)], plan=plan.handle, **options)
 
 
@@ -78,6 +78,15 @@ def test_compiled_code_gives_the_energies_and_gradients_of_the_reference(path, s
     expected_energy, expected_gradient = expected(edges, 2, 3)
     np.testing.assert_allclose(energy, expected_energy, rtol=TOLERANCE, atol=TOLERANCE)
     np.testing.assert_allclose(gradient, expected_gradient, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("sizes", [(13, 5, 60), (40, 0, 300), (301, 77, 6000)])
+def test_halo_rows_that_stay_on_the_device_give_the_same_to_the_last_bit(path, sizes):
+    artifact, edges = _C.Artifact(str(path)), small_list(*sizes)
+    energy, (gradient,) = run(artifact, edges)
+    energy_on_device, (gradient_on_device,) = run(artifact, edges, device=-1)
+    assert np.array_equal(energy, energy_on_device)
+    assert np.array_equal(gradient, gradient_on_device)
 
 
 def test_a_rank_without_atoms_has_no_energy_and_no_gradients(path):

@@ -72,6 +72,14 @@ def test_faiss_finds_the_same_pairs(first_order: Path, system: str, num_ranks: i
     assert_same(found, on_one_rank(first_order, system))
 
 
+@pytest.mark.parametrize("num_ranks", [2, 3, 8])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_rows_exchanged_where_the_model_computes_give_the_same(first_order: Path, system: str, num_ranks: int) -> None:
+    """The GPU's exchange with head-room, here over messages between ranks on the host."""
+    found = run_ranks(first_order, num_ranks, [SYSTEMS[system]()], exchange="messages")
+    assert_same(found, on_one_rank(first_order, system))
+
+
 @pytest.mark.parametrize("options", [{"overlap": False}, {"balance": "edges"}, {"skin": 0.0}, {"rebuild": 1}])
 def test_an_option_changes_no_result(first_order: Path, options: dict) -> None:
     found = run_ranks(first_order, 3, [SYSTEMS["dense beside water"]()], **options)
@@ -97,11 +105,11 @@ def random_walk(atoms: Atoms, num_frames: int, step: float, seed: int = 5) -> li
     return frames
 
 
-@pytest.mark.parametrize("num_ranks", [1, 3])
-def test_rebuilds_recuts_and_migration_change_no_result(first_order: Path, num_ranks: int) -> None:
+@pytest.mark.parametrize(("num_ranks", "exchange"), [(1, "auto"), (3, "auto"), (3, "messages")])
+def test_rebuilds_recuts_and_migration_change_no_result(first_order: Path, num_ranks: int, exchange: str) -> None:
     frames = random_walk(water_216(), 8, 0.04)
     expected = run_ranks(first_order, 1, frames, rebuild=1, skin=0.0)
-    found = run_ranks(first_order, num_ranks, frames, migrate=True, skin=0.6, recut=3)
+    found = run_ranks(first_order, num_ranks, frames, migrate=True, skin=0.6, recut=3, exchange=exchange)
     assert_same(found, expected)
     report = found.reports[0]
     assert report["steps"] == 8
@@ -127,10 +135,11 @@ def test_a_deforming_cell_rebuilds_in_time(first_order: Path) -> None:
         assert found.reports[0]["rebuilds"] < 6
 
 
+@pytest.mark.parametrize("exchange", ["auto", "messages"])
 @pytest.mark.parametrize("num_ranks", [2, 4])
-def test_a_step_sends_two_messages_a_stage_and_peer(first_order: Path, num_ranks: int) -> None:
+def test_a_step_sends_two_messages_a_stage_and_peer(first_order: Path, num_ranks: int, exchange: str) -> None:
     """Fused payload: one message forward and one back for each attention stage (2 here) and peer."""
-    found = run_ranks(first_order, num_ranks, [water_216()] * 3, recut=0)
+    found = run_ranks(first_order, num_ranks, [water_216()] * 3, recut=0, exchange=exchange)
     for report in found.reports:
         assert report["messages"] == 2 * 2 * report["num_peers"] * 3
         assert report["num_peers"] == num_ranks - 1
@@ -189,3 +198,8 @@ def test_twenty_thousand_atoms_on_many_ranks(
     counts = [report["num_owned"] for report in found.reports]
     assert sum(counts) == len(atoms) == 23_328
     assert max(counts) - min(counts) <= 1
+
+
+def test_an_exchange_that_is_impossible_here_is_refused(first_order: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"exchange nccl: .*use `exchange auto`"):
+        run_ranks(first_order, 2, [water_216()], exchange="nccl")

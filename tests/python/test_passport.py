@@ -85,6 +85,36 @@ def test_each_missing_key_is_named(tmp_path, key):
     assert f'expected passport key "{key}", found none' in refusal(write(tmp_path / "model.pt2", passport))
 
 
+@pytest.mark.parametrize("key", list(PASSPORT["memory"]))
+def test_each_missing_key_of_the_memory_is_named(tmp_path, key):
+    memory = {name: value for name, value in PASSPORT["memory"].items() if name != key}
+    text = refusal(write(tmp_path / "model.pt2", PASSPORT | {"memory": memory}))
+    assert f'expected passport key "memory.{key}", found none' in text
+
+
+def with_memory(**changes):
+    return {"memory": PASSPORT["memory"] | changes}
+
+
+def test_memory_is_predicted_from_counts(tmp_path):
+    changed = PASSPORT | {"cutoffs": [3.0, 4.0]} | with_memory(bytes_per_halo_row=[200, 300], bytes_per_edge=[30, 40])
+    memory = _C.read_passport(write(tmp_path / "model.pt2", changed)).memory
+    assert memory.predict(7, [2, 3], [5, 6]) == 4 + 7 * 1000 + 2 * 200 + 3 * 300 + 5 * 30 + 6 * 40
+    assert memory.predict(10**8, [0, 0], [10**10, 0]) == 4 + 10**11 + 3 * 10**11
+    with pytest.raises(_C.TesseraError, match="memory of a model of 2 lists: expected as many counts"):
+        memory.predict(7, [2], [5, 6])
+
+
+def test_tf32_is_accepted_for_a_gpu_alone(tmp_path):
+    """Where no GPU is, the refusal is that of the device, not of the products."""
+    changes = {"device": "cuda", "device_capability": "9.0", "matmul": "tf32"}
+    path = write(tmp_path / "model.pt2", PASSPORT | changes)
+    if _C.num_gpus() > 0:
+        assert _C.read_passport(path).matmul == "tf32"
+    else:
+        assert "matmul" not in refusal(path)
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -97,6 +127,13 @@ def test_each_missing_key_is_named(tmp_path, key):
         ({"cutoffs": [5.0, 3.0]}, "expected positive, ascending cutoffs"),
         ({"charge_range": [1]}, 'expected [lowest, highest] in passport key "charge_range", found 1 values'),
         ({"dtype": "bfloat16"}, 'expected dtype "float32" or "float64", found "bfloat16"'),
+        ({"matmul": "bf16"}, 'expected matmul "highest" or "tf32", found "bf16"'),
+        ({"matmul": "tf32"}, 'expected matmul "highest" for device "cpu", found "tf32"'),
+        ({"recompute": 2}, 'expected an array in passport key "recompute", found number'),
+        ({"memory": 12}, 'expected the passport key "memory" to be a JSON object, found number'),
+        (with_memory(bytes="1"), 'expected a number in passport key "memory.bytes", found string'),
+        (with_memory(bytes_per_edge=[1, 2]), "expected 1 numbers, one a cutoff, in passport keys"),
+        (with_memory(measured=None), 'expected a boolean in passport key "memory.measured", found null'),
         ({"device": "tpu"}, 'expected device "cpu" or "cuda", found "tpu"'),
         ({"device_capability": OTHER_PROCESSOR}, f"found one that needs {OTHER_PROCESSOR} instructions"),
         ({"torch_version": "1.13.1"}, "found one of torch 1.13.1; re-export it with this torch"),

@@ -19,6 +19,8 @@ class Box {
   Box(const Mat3& cell, const Vec3& origin, const std::array<bool, 3>& periodic);
 
   [[nodiscard]] const Mat3& cell() const noexcept { return cell_; }
+  /// fractional = (position - origin) . inverse, 1/Å.
+  [[nodiscard]] const Mat3& inverse() const noexcept { return inverse_; }
   [[nodiscard]] const Vec3& origin() const noexcept { return origin_; }
   [[nodiscard]] const std::array<bool, 3>& periodic() const noexcept { return periodic_; }
   [[nodiscard]] double volume() const noexcept { return volume_; }
@@ -34,7 +36,7 @@ class Box {
 
  private:
   Mat3 cell_{};
-  Mat3 inverse_{};  // fractional = (position - origin) . inverse
+  Mat3 inverse_{};
   Vec3 origin_{};
   std::array<bool, 3> periodic_{};
   Vec3 heights_{};

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -11,12 +12,25 @@
 #include "tessera/base/error.hpp"
 
 namespace tessera {
+namespace {
+
+using HostName = std::array<char, 256>;  // POSIX: at most 255 bytes
+
+}  // namespace
+
+std::string host_name()
+{
+  HostName name{};
+  TESSERA_REQUIRE(gethostname(name.data(), name.size() - 1) == 0, "the host does not tell its name: {}",
+                  std::strerror(errno));
+  return name.data();
+}
 
 int local_rank(Communicator& communicator)
 {
-  std::array<char, 256> name{};  // POSIX: a host name has at most 255 bytes
-  TESSERA_REQUIRE(gethostname(name.data(), name.size() - 1) == 0, "the host does not tell its name: {}",
-                  std::strerror(errno));
+  HostName name{};
+  const std::string text = host_name();
+  std::copy(text.begin(), text.end(), name.begin());
   const std::vector<std::byte> names = communicator.all_gather(std::as_bytes(std::span(name)));
   const auto name_of = [&](int rank) { return names.data() + static_cast<std::size_t>(rank) * name.size(); };
   int place = 0;

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <string>
+
 #include "tessera/comm/communicator.hpp"
 
 namespace tessera {
+
+/// Name of this host, by which hosts are told apart. @throws Error(rank) if the system does not tell it.
+[[nodiscard]] std::string host_name();
 
 /// Place of this rank among the ranks of the same host, by which the host's devices are dealt out.
 ///

@@ -17,6 +17,9 @@ namespace tessera {
 /// Compute capability, "9.0". @throws Error(rank) if there is no such device.
 [[nodiscard]] std::string gpu_capability(int device);
 
+/// Where the GPU sits in its host, "0000:1b:00.0": the same for every process there. @throws Error(rank) as above.
+[[nodiscard]] std::string gpu_bus_id(int device);
+
 /// @throws Error(rank) with the code's name and `what` was called, unless `code` (a cudaError_t) is success.
 void check_cuda(int code, const char* what);
 

@@ -9,13 +9,14 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/comm/local_rank.hpp"
-#include "tessera/engine/assembly.hpp"
-#include "tessera/engine/geometry.hpp"
+#include "tessera/engine/device_exchanges.hpp"
 #include "tessera/engine/halo_values.hpp"
 #include "tessera/engine/shard.hpp"
+#include "tessera/engine/step.hpp"
 #include "tessera/model/artifact.hpp"
 #include "tessera/model/exchange_set.hpp"
 #include "tessera/search/pair_search.hpp"
+#include "tessera/topology/build_device_topology.hpp"
 
 namespace tessera {
 
@@ -57,17 +58,17 @@ void require_in_range(const char* name, long value, const std::array<long, 2>& r
 
 }  // namespace
 
-/// What one epoch holds: pairs, plans, and the exchanges that carry them out.
+/// What one epoch holds beside its lists: the exchanges that carry out their plans.
 struct Epoch {
-  Topology topology;
   std::unique_ptr<HaloExchange> positions;  // of the widest list
   std::unique_ptr<ExchangeSet> features;    // one a list, found by the model's operators
-  std::vector<std::vector<std::int32_t>> halo_elements;
+  std::size_t num_lists = 0;
 
+  /// Of rows that pass through the host.
   [[nodiscard]] HaloExchange::Traffic feature_traffic() const
   {
     HaloExchange::Traffic sum;
-    for (std::size_t l = 0; l < topology.lists.size(); ++l) {
+    for (std::size_t l = 0; l < num_lists; ++l) {
       const auto& traffic = features->exchange(static_cast<std::int64_t>(l)).traffic();
       sum.messages += traffic.messages;
       sum.bytes += traffic.bytes;
@@ -84,7 +85,12 @@ struct Engine::Impl {
         communicator(std::move(comm)),
         search(make_pair_search(options.search)),
         cache(artifact.passport().largest_cutoff(), options.skin, options.rebuild),
-        shard(options, communicator)
+        shard(options, communicator),
+        lists(artifact.place(), artifact.passport().cutoffs.size()),
+        exchanges(options, lists.lists.size(), artifact.place(), communicator),
+        step(artifact, can_capture() ? options.graph : GraphUse::off, [this](bool mine) { return any_rank(mine); },
+             options.log),
+        builder(step.stream())
   {
   }
 
@@ -94,17 +100,28 @@ struct Engine::Impl {
   PairSearch search;
   TopologyCache cache;
   Shard shard;
+  DeviceTopology lists;  // of the epoch
+  DeviceExchanges exchanges;
+  Step step;
+  DeviceTopologyBuilder builder;  // where the model runs on a GPU
   std::optional<Epoch> epoch;
   StepResult result;
   EngineReport report;
+  HaloExchange::Traffic device_features, device_positions;  // of all exchanges that were queued so far
+  HaloExchange::Traffic run_traffic;                        // features, of one run of the step on the device
+  std::int64_t run_position_messages = 0;
 
   [[nodiscard]] RebuildCause decide(const AtomsInput& atoms);
   void rebuild(const AtomsInput& atoms, RebuildCause cause);
   void cut(const AtomsInput& atoms);
   void build_epoch(const Box& box);
-  [[nodiscard]] std::vector<ActiveEdges> find_edges(std::span<const Vec3> positions, const Box& box);
-  [[nodiscard]] ModelOutput run_model(const AtomsInput& atoms, std::span<const ActiveEdges> active);
-  void collect(const AtomsInput& atoms, std::span<const ActiveEdges> active, const ModelOutput& output);
+  [[nodiscard]] bool searches_on_device() const { return artifact.place().is_gpu() && options.search == "cells"; }
+  /// Messages of the host cannot be recorded.
+  [[nodiscard]] bool can_capture() const { return communicator->num_ranks() == 1 || exchanges.is_active(); }
+  [[nodiscard]] bool any_rank(bool mine);
+  void begin_epoch();
+  void collect(const AtomsInput& atoms, StepOutput output);
+  void count_traffic(const HaloExchange::Traffic& before, const Step::Report& earlier);
 };
 
 /// Brings the caller's atoms into the rows and asks all ranks whether the epoch holds.
@@ -138,8 +155,9 @@ void Engine::Impl::cut(const AtomsInput& atoms)
 {
   std::vector<std::int64_t> weights;
   if (options.balance == Balance::edges && epoch && shard.is_cut()) {
-    std::vector<std::int64_t> edges(epoch->topology.num_owned, 1);
-    for (const std::int64_t i : epoch->topology.widest().pairs.receiver) ++edges[i];
+    const auto first = lists.widest().first_of_receiver.to_host(step.stream());
+    std::vector<std::int64_t> edges(lists.num_owned);
+    for (std::size_t i = 0; i < edges.size(); ++i) edges[i] = 1 + first[i + 1] - first[i];
     weights = shard.to_visible<std::int64_t>(edges);
   }
   epoch.reset();
@@ -151,7 +169,7 @@ void Engine::Impl::rebuild(const AtomsInput& atoms, RebuildCause cause)
 {
   const bool has_new_atoms = cause == RebuildCause::first || cause == RebuildCause::migration;
   if (has_new_atoms) {
-    epoch.reset();
+    epoch.reset();  // its lists are of other atoms
     const Stopwatch watch(report.reshard_seconds);
     cut(atoms);
   } else if (shard.should_cut(atoms.box)) {
@@ -174,81 +192,104 @@ void Engine::Impl::build_epoch(const Box& box)
   const CandidateQuery query{options.peers, 8, cutoffs.back() + options.skin, &shard.curve(), &shard.splitters(),
                              shard.drift()};
   const Candidates candidates = find_candidates(query, shard.positions(), box, *communicator);
+  if (searches_on_device()) {
+    builder.build(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1, *communicator, lists);
+  } else {
+    lists.upload(build_topology(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1, search,
+                                *communicator),
+                 step.stream());
+  }
+  begin_epoch();
+}
+
+/// Sets up the exchanges of the lists' plans and hands the lists to the step.
+void Engine::Impl::begin_epoch()
+{
   Epoch next;
-  next.topology = build_topology(shard.positions(), candidates, box, cutoffs, options.skin, cache.epoch() + 1, search,
-                                 *communicator);
-  const Topology& topology = next.topology;
-  next.positions = std::make_unique<HaloExchange>(topology.widest().plan, communicator, kPositionTag);
+  EpochInput input;
+  next.num_lists = lists.lists.size();
+  next.positions = std::make_unique<HaloExchange>(lists.widest().plan, communicator, kPositionTag);
   std::vector<std::unique_ptr<HaloExchange>> features;
-  for (std::size_t l = 0; l < topology.lists.size(); ++l) {
-    const auto& plan = topology.lists[l].plan;
+  std::vector<std::shared_ptr<const HaloPlan>> plans;
+  const std::vector<double> owned(shard.elements().begin(), shard.elements().end());
+  for (std::size_t l = 0; l < next.num_lists; ++l) {
+    const auto& plan = lists.lists[l].plan;
     features.push_back(
         std::make_unique<HaloExchange>(plan, communicator, kFeatureTag + static_cast<int>(l), options.overlap));
-    const std::vector<double> owned(shard.elements().begin(), shard.elements().end());
     const auto extended = extend<double>(owned, *features.back());
-    next.halo_elements.emplace_back(extended.begin() + topology.num_owned, extended.end());
+    input.halo_elements.emplace_back(extended.begin() + lists.num_owned, extended.end());
+    input.slots.push_back(HaloSlots::identity(plan->num_halo));
+    plans.push_back(plan);
   }
-  next.features = std::make_unique<ExchangeSet>(std::move(features));
+  if (exchanges.is_active()) {
+    exchanges.begin_epoch(plans, step.stream());
+    input.slots = exchanges.slots();
+    input.exchange = exchanges.positions();
+    input.arrangement = [this] { return exchanges.arrangement(); };
+  }
+  next.features = std::make_unique<ExchangeSet>(std::move(features), exchanges.features());
+  input.topology = &lists;
+  input.elements = shard.elements();
+  input.plan_handle = communicator->num_ranks() > 1 ? next.features->handle() : 0;
+  step.begin_epoch(input);
   epoch = std::move(next);
 }
 
-std::vector<ActiveEdges> Engine::Impl::find_edges(std::span<const Vec3> positions, const Box& box)
+bool Engine::Impl::any_rank(bool mine)
 {
-  std::vector<ActiveEdges> active;
-  for (const TopologyList& list : epoch->topology.lists) active.push_back(find_active_edges(list, positions, box));
-  return active;
+  std::int64_t any = mine ? 1 : 0;
+  if (communicator->num_ranks() > 1) communicator->all_reduce(std::span(&any, 1), Reduction::max);
+  return any != 0;
 }
 
-ModelOutput Engine::Impl::run_model(const AtomsInput& atoms, std::span<const ActiveEdges> active)
+/// Adds what the step has sent: what passed through the host since `before`, or what the device's exchanges send each
+/// time that they run, which replays do without the host.
+void Engine::Impl::count_traffic(const HaloExchange::Traffic& before, const Step::Report& earlier)
 {
-  const HaloExchange::Traffic before = epoch->feature_traffic();
-  ModelInput input;
-  input.plan_handle = communicator->num_ranks() > 1 ? epoch->features->handle() : 0;
-  input.elements = shard.elements();
-  input.charge = atoms.charge;
-  input.multiplicity = atoms.multiplicity;
-  for (std::size_t l = 0; l < active.size(); ++l) {
-    input.lists.push_back({epoch->halo_elements[l], active[l].vectors, active[l].receiver, active[l].sender});
-  }
-  double seconds = 0;
-  ModelOutput output;
-  {
-    const Stopwatch watch(seconds);
-    output = artifact.run(input);
-  }
   const HaloExchange::Traffic after = epoch->feature_traffic();
   report.messages += after.messages - before.messages;
   report.bytes += after.bytes - before.bytes;
   report.wait_seconds += after.wait_seconds - before.wait_seconds;
-  const RunSeconds& run = artifact.last_run();
-  report.compute_seconds += run.compute;
-  report.transfer_seconds += run.upload + run.download;
-  report.model_seconds += seconds - (after.wait_seconds - before.wait_seconds);
-  return output;
+  report.model_seconds -= after.wait_seconds - before.wait_seconds;
+  if (!exchanges.is_active()) return;
+  const HaloExchange::Traffic features = exchanges.feature_traffic(), positions = exchanges.positions()->traffic();
+  const std::int64_t recorded = step.report().recorded_runs - earlier.recorded_runs;
+  if (recorded > 0) {
+    run_traffic = {(features.messages - device_features.messages) / recorded,
+                   (features.bytes - device_features.bytes) / recorded, 0};
+    run_position_messages = (positions.messages - device_positions.messages) / recorded;
+  }
+  device_features = features;
+  device_positions = positions;
+  const std::int64_t runs = step.report().runs - earlier.runs;
+  report.messages += runs * run_traffic.messages;
+  report.bytes += runs * run_traffic.bytes;
+  report.position_messages += runs * run_position_messages;
 }
 
-void Engine::Impl::collect(const AtomsInput& atoms, std::span<const ActiveEdges> active, const ModelOutput& output)
+void Engine::Impl::collect(const AtomsInput& atoms, StepOutput output)
 {
-  const Topology& topology = epoch->topology;
-  ForceAssembly assembly(topology.num_owned + topology.num_halo(), atoms.wants_atom_virial);
-  for (std::size_t l = 0; l < active.size(); ++l) assembly.add(active[l], output.edge_gradients[l]);
-  bring_home(assembly.forces, *epoch->positions);
-  require_finite(assembly.forces, shard.ids(), "force");
-  result.energy = 0;
-  for (const double energy : output.atom_energies) result.energy += energy;
-  result.virial = assembly.virial;
-  shard.to_caller<Vec3>(assembly.forces, result.forces);
-  shard.to_caller<double>(output.atom_energies, result.atom_energies);
+  std::vector<Vec3> forces(output.forces.begin(), output.forces.end());
+  forces.insert(forces.end(), output.halo_forces.begin(), output.halo_forces.end());
+  if (!exchanges.is_active()) bring_home(forces, *epoch->positions);
+  require_finite(forces, shard.ids(), "force");
+  result.energy = output.energy;
+  result.virial = output.virial;
+  shard.to_caller<Vec3>(forces, result.forces);
+  result.atom_energies.clear();
+  if (atoms.wants_atom_energies) shard.to_caller<double>(step.atom_energies(), result.atom_energies);
   result.atom_virials.clear();
-  if (atoms.wants_atom_virial) {
-    bring_home(assembly.atom_virials, *epoch->positions);
-    shard.to_caller<Mat3>(assembly.atom_virials, result.atom_virials);
+  if (atoms.wants_atom_virials) {
+    bring_home(output.atom_virials, *epoch->positions);
+    shard.to_caller<Mat3>(output.atom_virials, result.atom_virials);
   }
 }
 
 Engine::Engine(const std::string& path, const EngineOptions& options, std::shared_ptr<Communicator> communicator)
     : impl_(std::make_unique<Impl>(path, options, std::move(communicator)))
 {
+  const Device place = impl_->artifact.place();
+  if (place.is_gpu()) impl_->report.device_bytes = static_cast<std::int64_t>(memory_of(place).total);
 }
 
 Engine::~Engine() = default;
@@ -256,7 +297,25 @@ Engine::~Engine() = default;
 const Passport& Engine::passport() const noexcept { return impl_->artifact.passport(); }
 std::string Engine::device() const { return impl_->artifact.device(); }
 const EngineReport& Engine::report() const noexcept { return impl_->report; }
+std::string Engine::describe_device() const
+{
+  const Impl& self = *impl_;
+  std::string text = format("computes on {}, searches pairs {}", device(), self.searches_on_device() ? "there" : "on the host");
+  if (!self.exchanges.description().empty()) text += ", " + self.exchanges.description();
+  if (self.artifact.place().is_gpu()) {
+    const bool replays = self.can_capture() && self.options.graph != GraphUse::off;
+    text += replays ? ", replays its step as a graph" : ", launches its step kernel by kernel";
+  }
+  return text;
+}
 Communicator& Engine::communicator() noexcept { return *impl_->communicator; }
+
+double Engine::time_model(int repeats)
+{
+  TESSERA_REQUIRE(impl_->communicator->num_ranks() == 1 && impl_->epoch && repeats > 0,
+                  "time_model: expected one rank, a step before it and a positive number of repeats");
+  return impl_->step.time_model(repeats);
+}
 
 const StepResult& Engine::compute(const AtomsInput& atoms)
 {
@@ -270,20 +329,36 @@ const StepResult& Engine::compute(const AtomsInput& atoms)
   self.cache.tick();
   self.shard.tick();
 
-  const auto messages = self.epoch->positions->traffic().messages;
-  const std::vector<Vec3> positions = extend<Vec3>(self.shard.positions(), *self.epoch->positions);
-  const std::vector<ActiveEdges> active = self.find_edges(positions, atoms.box);
-  const ModelOutput output = self.run_model(atoms, active);
-  self.collect(atoms, active, output);
-
   EngineReport& report = self.report;
+  const auto messages = self.epoch->positions->traffic().messages;
+  std::vector<Vec3> extended;
+  std::span<const Vec3> halo;
+  if (!self.exchanges.is_active()) {
+    extended = extend<Vec3>(self.shard.positions(), *self.epoch->positions);
+    halo = std::span(extended).subspan(self.shard.positions().size());
+  }
+  const HaloExchange::Traffic traffic = self.epoch->feature_traffic();
+  const Step::Report earlier = self.step.report();
+  StepOutput output;
+  {
+    const Stopwatch model_watch(report.model_seconds);
+    output = self.step.run(self.shard.positions(), halo, atoms.box, atoms.charge, atoms.multiplicity,
+                           atoms.wants_atom_virials);
+  }
+  self.count_traffic(traffic, earlier);
+  report.num_edges = output.num_edges;
+  self.collect(atoms, std::move(output));
+
   ++report.steps;
   report.position_messages += self.epoch->positions->traffic().messages - messages;
-  report.num_owned = self.epoch->topology.num_owned;
-  report.num_halo = self.epoch->topology.num_halo();
-  report.num_peers = static_cast<std::int64_t>(self.epoch->topology.widest().plan->peers.size());
-  report.num_edges = 0;
-  for (const ActiveEdges& edges : active) report.num_edges += static_cast<std::int64_t>(edges.receiver.size());
+  report.num_owned = self.lists.num_owned;
+  report.num_halo = self.lists.widest().plan->num_halo;
+  report.num_peers = static_cast<std::int64_t>(self.lists.widest().plan->peers.size());
+  const Step::Report& step = self.step.report();
+  report.captures = step.captures;
+  report.repeated_steps = step.overflows;
+  report.foreseen_bytes = step.foreseen_bytes;
+  report.peak_bytes = static_cast<std::int64_t>(step.peak_bytes);
   return self.result;
 }
 

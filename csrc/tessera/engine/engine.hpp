@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +18,23 @@
 
 namespace tessera {
 
+/// How a GPU's step is launched.
+enum class GraphUse {
+  off,    ///< kernel by kernel
+  on,     ///< recorded once, replayed as one launch
+  check,  ///< as on, and every kGraphCheckInterval steps compared with kernel by kernel; needs the memory twice
+};
+
+inline constexpr std::int64_t kGraphCheckInterval = 50;  // steps
+
+/// How rows travel between ranks whose model computes on a GPU.
+enum class ExchangeRoute {
+  automatic,  ///< nccl where every rank has a GPU of its own, staged elsewhere
+  nccl,       ///< from GPU to GPU; refused where that is impossible
+  staged,     ///< through page-locked memory and the communicator
+  messages,   ///< the kernels of nccl, with the communicator's messages in its place: for models on the CPU, in tests
+};
+
 /// What shards are balanced by.
 enum class Balance { atoms, edges };
 
@@ -29,6 +47,10 @@ struct EngineOptions {
   PeerScheme peers = PeerScheme::multi_box;
   std::string search = "cells";  ///< exact pair search: "cells" or "faiss" (see make_pair_search)
   bool overlap = true;           ///< exchange features while the model computes what needs none of them
+  ExchangeRoute exchange = ExchangeRoute::automatic;
+  GraphUse graph = GraphUse::on;  ///< of a GPU's step; where features pass through the host it is off
+  /// Takes lines for the log of this rank: memory foreseen on a GPU, graphs recorded and why. May be empty.
+  std::function<void(const std::string&)> log;
   int num_threads = 0;           ///< intra-op threads of the model; 0: leave as they are
 };
 
@@ -39,7 +61,8 @@ struct AtomsInput {
   std::span<const std::int64_t> ids;       ///< unique over all ranks, > 0
   Box box;                                 ///< the same on all ranks
   bool is_reordered = false;       ///< this caller's order or set of atoms, or an element, changed since the last call
-  bool wants_atom_virial = false;  ///< the same on all ranks
+  bool wants_atom_virials = false;   ///< the same on all ranks
+  bool wants_atom_energies = false;  ///< the same on all ranks
   long charge = 0;                 ///< total, e
   long multiplicity = 1;
 };
@@ -49,7 +72,7 @@ struct StepResult {
   double energy = 0;                  ///< eV
   Mat3 virial{};                      ///< eV, -dE/dstrain (LAMMPS's sign: positive pushes outwards)
   std::vector<Vec3> forces;           ///< eV/Å
-  std::vector<double> atom_energies;  ///< eV
+  std::vector<double> atom_energies;  ///< eV; if wanted
   std::vector<Mat3> atom_virials;     ///< eV, -sum v (x) g, half of each edge to either end; if wanted
 };
 
@@ -62,7 +85,11 @@ struct EngineReport {
   std::int64_t messages = 0, bytes = 0;                                    ///< features, sent
   std::int64_t position_messages = 0;                                      ///< halo positions and forces, sent
   double reshard_seconds = 0, search_seconds = 0, wait_seconds = 0, model_seconds = 0, total_seconds = 0;
-  double compute_seconds = 0, transfer_seconds = 0;  ///< parts of model_seconds: compiled code; to and from the GPU
+  std::int64_t captures = 0;       ///< graphs recorded
+  std::int64_t repeated_steps = 0;  ///< for want of room for edges
+  std::int64_t foreseen_bytes = 0;  ///< of the model on a GPU
+  std::int64_t peak_bytes = 0;     ///< what it took
+  std::int64_t device_bytes = 0;   ///< of the GPU in all; 0 on the CPU
 
   [[nodiscard]] std::int64_t num_rebuilds() const;
 };
@@ -83,8 +110,14 @@ class Engine {
   [[nodiscard]] const Passport& passport() const noexcept;
   /// As Artifact::device().
   [[nodiscard]] std::string device() const;
+  /// How this rank's model, search and exchange run, in a few words for a log.
+  [[nodiscard]] std::string describe_device() const;
   [[nodiscard]] const EngineReport& report() const noexcept;
   [[nodiscard]] Communicator& communicator() noexcept;
+
+  /// Median time of the compiled model alone on the last step's inputs, s, on this rank: what a step would take if all
+  /// else were free. Only on one rank, after a step.
+  [[nodiscard]] double time_model(int repeats);
 
   /// All ranks call this together. The result lives until the next call.
   /// @throws Error(rank) for coincident atoms (d < 1e-4 Å) or non-finite positions or results.

@@ -31,7 +31,7 @@ std::string number(double value)
 std::string line(const char* name, const std::string& least, const std::string& mean, const std::string& most)
 {
   std::array<char, 128> text{};
-  std::snprintf(text.data(), text.size(), "Tessera: %-24s %13s %13s %13s\n", name, least.c_str(), mean.c_str(),
+  std::snprintf(text.data(), text.size(), "Tessera: %-26s %13s %13s %13s\n", name, least.c_str(), mean.c_str(),
                 most.c_str());
   return text.data();
 }
@@ -57,7 +57,7 @@ std::string describe_load(const EngineReport& before, const EngineReport& now, C
   const double wait = now.wait_seconds - before.wait_seconds;
   const double model = now.model_seconds - before.model_seconds;
   const double total = now.total_seconds - before.total_seconds;
-  const std::vector<Row> rows{
+  std::vector<Row> rows{
       {"owned atoms", static_cast<double>(now.num_owned)},
       {"halo atoms", static_cast<double>(now.num_halo)},
       {"edges", static_cast<double>(now.num_edges)},
@@ -72,6 +72,13 @@ std::string describe_load(const EngineReport& before, const EngineReport& now, C
       {"other ms a step", (total - reshard - search - wait - model) * to_ms},
       {"total ms a step", total * to_ms},
   };
+  if (now.device_bytes > 0) {
+    rows.push_back({"graphs recorded", static_cast<double>(now.captures - before.captures)});
+    rows.push_back({"repeated steps", static_cast<double>(now.repeated_steps - before.repeated_steps)});
+    rows.push_back({"foreseen MiB of the model", static_cast<double>(now.foreseen_bytes >> 20)});
+    rows.push_back({"peak MiB of the model", static_cast<double>(now.peak_bytes >> 20)});
+    rows.push_back({"MiB of the GPU", static_cast<double>(now.device_bytes >> 20)});
+  }
   std::vector<double> least, most, sum;
   for (const Row& row : rows) least.push_back(row.value);
   most = sum = least;

@@ -19,6 +19,23 @@ Balance parse_balance(std::string_view name)
   fail(Reach::collective, "balance: expected atoms or edges, found '{}'", name);
 }
 
+ExchangeRoute parse_exchange(std::string_view name)
+{
+  if (name == "auto") return ExchangeRoute::automatic;
+  if (name == "nccl") return ExchangeRoute::nccl;
+  if (name == "staged") return ExchangeRoute::staged;
+  if (name == "messages") return ExchangeRoute::messages;
+  fail(Reach::collective, "exchange: expected auto, nccl, staged or messages, found '{}'", name);
+}
+
+GraphUse parse_graph_use(std::string_view name)
+{
+  if (name == "on") return GraphUse::on;
+  if (name == "off") return GraphUse::off;
+  if (name == "check") return GraphUse::check;
+  fail(Reach::collective, "graph: expected on, off or check, found '{}'", name);
+}
+
 bool parse_yes_no(std::string_view option, std::string_view name)
 {
   if (name == "yes") return true;

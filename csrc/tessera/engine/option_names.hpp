@@ -13,6 +13,12 @@ namespace tessera {
 /// "atoms" or "edges". @throws Error(collective) naming the choices.
 [[nodiscard]] Balance parse_balance(std::string_view name);
 
+/// "auto", "nccl", "staged" or "messages". @throws Error(collective) naming the choices.
+[[nodiscard]] ExchangeRoute parse_exchange(std::string_view name);
+
+/// "on", "off" or "check". @throws Error(collective) naming the choices.
+[[nodiscard]] GraphUse parse_graph_use(std::string_view name);
+
 /// "yes" or "no". @throws Error(collective) naming the choices.
 [[nodiscard]] bool parse_yes_no(std::string_view option, std::string_view name);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tessera/model/artifact.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
@@ -8,7 +9,7 @@
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
 #include <algorithm>
-#include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "tessera/base/error.hpp"
@@ -22,17 +23,44 @@ namespace {
 constexpr std::int64_t kLeastExtent = 2;   // compiled code takes extents 0 and 1 for constants
 constexpr double kPaddingDistance = 1000;  // in cutoffs: no envelope reaches that far
 
-/// Time between calls.
-class Lap {
+/// How PyTorch multiplies float32 matrices, a setting of the process, while artifacts run: the first one sets it, the last
+/// one sets it back (virtual ranks run the same artifact at once).
+class MatmulScope {
  public:
-  [[nodiscard]] double next()
+  explicit MatmulScope(const std::string& matmul)
   {
-    const auto now = std::chrono::steady_clock::now();
-    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+    const std::lock_guard lock(mutex());
+    if (depth()++ > 0) return;
+    before() = at::globalContext().float32MatmulPrecision();
+    at::globalContext().setFloat32MatmulPrecision(matmul == "tf32" ? "high" : "highest");
   }
+  ~MatmulScope()
+  {
+    const std::lock_guard lock(mutex());
+    if (--depth() > 0) return;
+    at::globalContext().setFloat32MatmulPrecision(before() == at::Float32MatmulPrecision::HIGHEST ? "highest"
+                                                  : before() == at::Float32MatmulPrecision::HIGH  ? "high"
+                                                                                                  : "medium");
+  }
+  MatmulScope(const MatmulScope&) = delete;
+  MatmulScope& operator=(const MatmulScope&) = delete;
 
  private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  static std::mutex& mutex()
+  {
+    static std::mutex instance;
+    return instance;
+  }
+  static int& depth()
+  {
+    static int instance = 0;
+    return instance;
+  }
+  static at::Float32MatmulPrecision& before()
+  {
+    static at::Float32MatmulPrecision instance{};
+    return instance;
+  }
 };
 
 std::int64_t padded(std::size_t count)
@@ -101,13 +129,6 @@ void PaddedList::append_to(std::vector<at::Tensor>& inputs, std::int64_t num_row
   inputs.push_back(view(index.sender_range, {num_rows + num_halo, 2}));
 }
 
-/// The tensor in host memory, page-locked if it comes from a GPU: pageable memory takes ten times as long.
-at::Tensor to_host(const at::Tensor& tensor)
-{
-  if (tensor.is_cpu()) return tensor;
-  return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true)).copy_(tensor);
-}
-
 /// Checks shape and type of an output and returns its rows without the padding.
 template <typename Value>
 std::vector<Value> first_rows(const at::Tensor& output, std::int64_t capacity, std::size_t count, const char* name)
@@ -129,7 +150,6 @@ struct Artifact::Impl {
   std::string path;
   int num_threads;
   at::Device device = at::kCPU;
-  RunSeconds seconds;
   std::unique_ptr<torch::inductor::AOTIModelPackageLoader> loader;
   std::vector<std::int64_t> element, scalars;
   std::vector<double> weight;
@@ -137,8 +157,7 @@ struct Artifact::Impl {
 
   void use_threads() const;
   std::vector<at::Tensor> pad(const ModelInput& input, const Passport& passport);
-  std::vector<at::Tensor> call(const std::vector<at::Tensor>& inputs);
-  std::vector<at::Tensor> run_on_device(std::vector<at::Tensor> inputs);
+  std::vector<at::Tensor> call(const std::vector<at::Tensor>& inputs, const std::string& matmul);
 };
 
 /// The compiled code and the operators ask OpenMP, libtorch's own kernels ask ATen. OpenMP keeps the number for each
@@ -182,27 +201,13 @@ std::vector<at::Tensor> Artifact::Impl::pad(const ModelInput& input, const Passp
   return inputs;
 }
 
-/// Uploads all inputs but the plan, runs, downloads the outputs; on the CPU nothing is moved.
-std::vector<at::Tensor> Artifact::Impl::run_on_device(std::vector<at::Tensor> inputs)
-{
-  Lap lap;
-  const at::DeviceGuard guard(device);
-  for (auto input = inputs.begin() + 1; input != inputs.end(); ++input) *input = input->to(device);
-  seconds.upload = lap.next();
-  auto outputs = loader->run(inputs);
-  TESSERA_REQUIRE(!outputs.empty(), "{}: expected outputs, found none; re-export the artifact", path);
-  outputs.front() = to_host(outputs.front());
-  seconds.compute = lap.next();
-  for (auto& output : outputs) output = to_host(output);
-  seconds.download = lap.next();
-  return outputs;
-}
-
-std::vector<at::Tensor> Artifact::Impl::call(const std::vector<at::Tensor>& inputs)
+std::vector<at::Tensor> Artifact::Impl::call(const std::vector<at::Tensor>& inputs, const std::string& matmul)
 {
   (void)operators::take_error();
   try {
-    return run_on_device(inputs);
+    const at::DeviceGuard guard(device);
+    const MatmulScope precision(matmul);
+    return loader->run(inputs);
   } catch (const std::exception& error) {
     // compiled code says only that "a call failed"; the operator's own text is the cause
     const auto cause = operators::take_error();
@@ -238,21 +243,28 @@ std::string Artifact::device() const
   return device.is_cpu() ? "cpu" : format("{}, {}", device.str(), gpu_name(device.index()));
 }
 
-const RunSeconds& Artifact::last_run() const noexcept { return impl_->seconds; }
+Device Artifact::place() const noexcept { return {impl_->device.is_cpu() ? -1 : impl_->device.index()}; }
 
 Artifact::~Artifact() = default;
 Artifact::Artifact(Artifact&&) noexcept = default;
 
-ModelOutput Artifact::run(const ModelInput& input)
+std::vector<at::Tensor> Artifact::run(const std::vector<at::Tensor>& inputs)
 {
   impl_->use_threads();
-  Lap lap;
-  const auto inputs = impl_->pad(input, passport_);
-  impl_->seconds.prepare = lap.next();
-  const auto outputs = impl_->call(inputs);
-  TESSERA_REQUIRE(outputs.size() == 1 + input.lists.size(),
+  auto outputs = impl_->call(inputs, passport_.matmul);
+  const auto num_lists = passport_.cutoffs.size();
+  TESSERA_REQUIRE(outputs.size() == 1 + num_lists,
                   "{}: expected {} outputs (atom energies and one gradient a list), found {}; re-export the artifact",
-                  impl_->path, 1 + input.lists.size(), outputs.size());
+                  impl_->path, 1 + num_lists, outputs.size());
+  return outputs;
+}
+
+ModelOutput Artifact::run(const ModelInput& input)
+{
+  auto inputs = impl_->pad(input, passport_);
+  for (std::size_t k = 1; k < inputs.size(); ++k) inputs[k] = inputs[k].to(impl_->device);
+  auto outputs = run(inputs);
+  for (auto& output : outputs) output = output.cpu();
   ModelOutput result;
   result.atom_energies =
       first_rows<double>(outputs[0], padded(input.elements.size()), input.elements.size(), "atom_energy");

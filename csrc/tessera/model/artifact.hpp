@@ -8,8 +8,13 @@
 #include <vector>
 
 #include "tessera/base/types.hpp"
+#include "tessera/device/stream.hpp"
 #include "tessera/model/passport.hpp"
 #include "tessera/search/neighbor_list.hpp"
+
+namespace at {
+class Tensor;
+}
 
 namespace tessera {
 
@@ -34,14 +39,6 @@ struct ModelOutput {
   std::vector<std::vector<Vec3>> edge_gradients;  ///< per list [num_edges], dE/d(edge vector), eV/Å
 };
 
-/// Where the wall time of one run went, s; transfers are 0 on the CPU.
-struct RunSeconds {
-  double prepare = 0;   ///< padding and indexing the inputs on the host
-  double upload = 0;    ///< inputs to the device
-  double compute = 0;   ///< the compiled code, until its first output is on the host
-  double download = 0;  ///< the other outputs
-};
-
 /// A loaded artifact: pads the inputs (ARCHITECTURE.md, Inputs), runs, strips the padding.
 ///
 /// On a GPU the padded inputs are uploaded at each run, all but the plan, and the outputs downloaded.
@@ -57,13 +54,17 @@ class Artifact {
 
   [[nodiscard]] const Passport& passport() const noexcept { return passport_; }
 
+  [[nodiscard]] Device place() const noexcept;
+
   /// "cpu", or the device and its name: "cuda:0, NVIDIA H200".
   [[nodiscard]] std::string device() const;
 
-  [[nodiscard]] const RunSeconds& last_run() const noexcept;
-
   /// @throws Error(rank) with the model's own text if the compiled code or an operator fails.
   [[nodiscard]] ModelOutput run(const ModelInput& input);
+
+  /// The same with inputs that are padded already and lie on place(), all but the plan; queued on PyTorch's current
+  /// stream, and so are the outputs.
+  [[nodiscard]] std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
 
  private:
   struct Impl;

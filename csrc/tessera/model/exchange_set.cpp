@@ -24,8 +24,16 @@ Registry& registry()
 
 }  // namespace
 
-ExchangeSet::ExchangeSet(std::vector<std::unique_ptr<HaloExchange>> exchanges) : exchanges_(std::move(exchanges))
+ExchangeSet::ExchangeSet(std::vector<std::unique_ptr<HaloExchange>> exchanges,
+                         std::vector<std::shared_ptr<DeviceHaloExchange>> on_device)
+    : exchanges_(std::move(exchanges)), on_device_(std::move(on_device))
 {
+  TESSERA_REQUIRE(on_device_.empty() || on_device_.size() == exchanges_.size(),
+                  "expected an exchange on the device for each of {} lists or none, found {}", exchanges_.size(),
+                  on_device_.size());
+  for (const auto& exchange : on_device_) {
+    TESSERA_REQUIRE(exchange != nullptr, "expected an exchange on the device for each list, found a list without");
+  }
   auto& all = registry();
   const std::lock_guard lock(all.mutex);
   handle_ = all.next++;
@@ -39,13 +47,24 @@ ExchangeSet::~ExchangeSet()
   all.sets.erase(handle_);
 }
 
-HaloExchange& ExchangeSet::exchange(std::int64_t list)
+void ExchangeSet::check(std::int64_t list) const
 {
   TESSERA_REQUIRE(list >= 0 && list < static_cast<std::int64_t>(exchanges_.size()),
                   "exchange set {} has {} lists, the model asked for list {}: register one exchange for each cutoff "
                   "of the passport",
                   handle_, exchanges_.size(), list);
+}
+
+HaloExchange& ExchangeSet::exchange(std::int64_t list)
+{
+  check(list);
   return *exchanges_[list];
+}
+
+DeviceHaloExchange* ExchangeSet::device_exchange(std::int64_t list)
+{
+  check(list);
+  return on_device_.empty() ? nullptr : on_device_[list].get();
 }
 
 ExchangeSet& ExchangeSet::find(std::int64_t handle)

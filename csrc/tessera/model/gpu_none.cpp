@@ -4,6 +4,7 @@
 #include "tessera/base/error.hpp"
 #include "tessera/model/gpu_kernels.hpp"
 #include "tessera/model/operator_support.hpp"
+#include "tessera/model/torch_stream.hpp"
 
 namespace tessera::operators {
 namespace {
@@ -51,3 +52,26 @@ template void differentiate(const Triple<double>&, const Derivatives<double>&, S
 
 }  // namespace gpu
 }  // namespace tessera::operators
+
+namespace tessera {
+
+struct TorchStreamScope::Impl {};
+TorchStreamScope::TorchStreamScope(StreamRef stream)
+{
+  if (stream.is_gpu()) operators::refuse();
+}
+TorchStreamScope::~TorchStreamScope() = default;
+
+struct CapturedGraph::Impl {};
+CapturedGraph::CapturedGraph() = default;
+CapturedGraph::~CapturedGraph() = default;
+void CapturedGraph::capture(StreamRef /*stream*/, const std::function<void()>& /*body*/) { operators::refuse(); }
+void CapturedGraph::replay() { operators::refuse(); }
+void CapturedGraph::reset() {}
+bool CapturedGraph::is_captured() const noexcept { return false; }
+
+std::size_t peak_bytes(Device /*device*/) { return 0; }
+std::size_t num_out_of_memory(Device /*device*/) { return 0; }
+void release_cached_memory(Device /*device*/) {}
+
+}  // namespace tessera

@@ -40,4 +40,6 @@ TORCH_LIBRARY(tessera, m)
   define(
       "harmonic_dot_backward(Tensor grad, Tensor harmonics, Tensor features, Tensor receiver,"
       " Tensor receiver_range) -> (Tensor, Tensor)");
+
+  define("recompute_after(Tensor x, Tensor gradient) -> Tensor");
 }

@@ -95,18 +95,19 @@ std::string stored_json(const std::string& path)
 /// Typed access to the keys of the passport; each miss names the key, the file and the way out.
 class Fields {
  public:
-  Fields(const std::string& path, const Json& json) : path_(path)
+  Fields(const std::string& path, const Json& json, const char* of = "") : path_(path), of_(of)
   {
     object_ = std::get_if<Json::Object>(&json.value);
-    if (!object_)
-      refuse(path, "expected the passport to be a JSON object, found {}; re-export with {}", json.kind(), kExport);
+    if (object_) return;
+    refuse(path, "expected the passport{} to be a JSON object, found {}; re-export with {}",
+           of_.empty() ? of_ : " key \"" + of_ + "\"", json.kind(), kExport);
   }
 
   const Json& at(const char* key) const
   {
     const auto found = object_->find(key);
     if (found == object_->end()) {
-      refuse(path_, "expected passport key \"{}\", found none; re-export with {}", key, kExport);
+      refuse(path_, "expected passport key \"{}\", found none; re-export with {}", name(key), kExport);
     }
     return found->second;
   }
@@ -116,7 +117,8 @@ class Fields {
   {
     const auto* result = std::get_if<T>(&json.value);
     if (!result) {
-      refuse(path_, "expected {} in passport key \"{}\", found {}; re-export with {}", kind, key, json.kind(), kExport);
+      refuse(path_, "expected {} in passport key \"{}\", found {}; re-export with {}", kind, name(key), json.kind(),
+             kExport);
     }
     return *result;
   }
@@ -134,6 +136,9 @@ class Fields {
     }
     return result;
   }
+
+  /// The keys of the object under `key`.
+  Fields inside(const char* key) const { return Fields(path_, at(key), key); }
 
   std::vector<std::string> texts(const char* key) const
   {
@@ -164,9 +169,30 @@ class Fields {
     return static_cast<long>(value);
   }
 
+  /// As messages spell it: "memory.bytes" for a key of an inner object.
+  std::string name(const char* key) const { return of_.empty() ? key : of_ + "." + key; }
+
   const std::string& path_;
+  std::string of_;
   const Json::Object* object_;
 };
+
+MemoryModel read_memory(const std::string& path, const Fields& fields, std::size_t num_lists)
+{
+  MemoryModel memory;
+  memory.bytes_per_row = fields.number("bytes_per_row");
+  memory.bytes_per_halo_row = fields.numbers("bytes_per_halo_row");
+  memory.bytes_per_edge = fields.numbers("bytes_per_edge");
+  memory.bytes = fields.number("bytes");
+  memory.measured = fields.flag("measured");
+  if (memory.bytes_per_halo_row.size() != num_lists || memory.bytes_per_edge.size() != num_lists) {
+    refuse(path,
+           "expected {} numbers, one a cutoff, in passport keys \"memory.bytes_per_halo_row\" and "
+           "\"memory.bytes_per_edge\", found {} and {}; re-export with {}",
+           num_lists, memory.bytes_per_halo_row.size(), memory.bytes_per_edge.size(), kExport);
+  }
+  return memory;
+}
 
 void require_this_torch(const std::string& path, const std::string& exported_with)
 {
@@ -243,6 +269,14 @@ void check(const std::string& path, const Passport& passport)
     refuse(path, "expected dtype \"float32\" or \"float64\", found \"{}\"; re-export with {} --dtype float32",
            passport.dtype, kExport);
   }
+  if (passport.matmul != "highest" && passport.matmul != "tf32") {
+    refuse(path, "expected matmul \"highest\" or \"tf32\", found \"{}\"; re-export with {} --matmul highest",
+           passport.matmul, kExport);
+  }
+  if (passport.matmul == "tf32" && passport.device != "cuda") {
+    refuse(path, "expected matmul \"highest\" for device \"{}\", found \"tf32\"; re-export with {} --matmul highest",
+           passport.device, kExport);
+  }
   const auto& cutoffs = passport.cutoffs;
   if (cutoffs.empty() || cutoffs.front() <= 0 || !std::is_sorted(cutoffs.begin(), cutoffs.end())) {
     refuse(path,
@@ -258,6 +292,20 @@ std::unique_lock<std::mutex> lock_package_reader()
 {
   static std::mutex mutex;
   return std::unique_lock(mutex);
+}
+
+double MemoryModel::predict(std::int64_t rows, std::span<const std::int64_t> halo_rows,
+                            std::span<const std::int64_t> edges) const
+{
+  TESSERA_REQUIRE(halo_rows.size() == bytes_per_halo_row.size() && edges.size() == bytes_per_edge.size(),
+                  "memory of a model of {} lists: expected as many counts of halo rows and edges, found {} and {}",
+                  bytes_per_edge.size(), halo_rows.size(), edges.size());
+  double total = bytes + bytes_per_row * static_cast<double>(rows);
+  for (std::size_t l = 0; l < edges.size(); ++l) {
+    total +=
+        bytes_per_halo_row[l] * static_cast<double>(halo_rows[l]) + bytes_per_edge[l] * static_cast<double>(edges[l]);
+  }
+  return total;
 }
 
 double Passport::largest_cutoff() const { return *std::max_element(cutoffs.begin(), cutoffs.end()); }
@@ -294,10 +342,13 @@ Passport read_passport(const std::string& path)
   passport.num_layers = fields.integer("num_layers");
   passport.num_messages = fields.integer("num_messages");
   passport.receptive_radius = fields.number("receptive_radius");
+  passport.recompute = fields.texts("recompute");
   for (const char* key : {"stages", "reference_energies", "energy_unit", "length_unit", "channels", "model_config"}) {
     (void)fields.at(key);  // read from `json` by those who want them, but promised by the format
   }
+  const auto memory = fields.inside("memory");
   check(path, passport);
+  passport.memory = read_memory(path, memory, passport.cutoffs.size());
   return passport;
 }
 

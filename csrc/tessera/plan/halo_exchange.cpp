@@ -6,24 +6,12 @@
 
 #include "tessera/base/error.hpp"
 #include "tessera/device/pooled_buffer.hpp"
+#include "tessera/plan/halo_direction.hpp"
 
 namespace tessera {
 namespace {
 
-enum class Direction { none, forward, reverse };
-
-const char* name_of(Direction direction)
-{
-  switch (direction) {
-    case Direction::none:
-      return "no exchange";
-    case Direction::forward:
-      return "a forward exchange";
-    case Direction::reverse:
-      return "a reverse exchange";
-  }
-  return "";
-}
+using Direction = HaloDirection;
 
 std::int64_t bytes_of(Scalar scalar) { return scalar == Scalar::float32 ? 4 : 8; }
 

@@ -61,6 +61,8 @@ def describe(path: Path, passport: dict[str, Any]) -> list[tuple[str, str]]:
         ("exchanges per pass", str(passport["num_messages"])),
         ("layers, channels", f"{passport['num_layers']}, {passport['channels']}"),
         ("network numbers", f"{passport['dtype']}, matrix products {passport['matmul']}"),
+        ("recomputed", ", ".join(passport["recompute"]) or "nothing"),
+        ("memory", describe_memory(passport["memory"], passport["cutoffs"])),
         ("device", f"{passport['device']} ({passport['device_capability']})"),
         ("torch", passport["torch_version"]),
         ("charge", f"{low} to {high} e; used by the model: {uses_charge}"),
@@ -70,3 +72,12 @@ def describe(path: Path, passport: dict[str, Any]) -> list[tuple[str, str]]:
         ("weights", f"sha256 {passport['weights_sha256']}"),
         ("written by", f"tessera {passport['tessera_version']}"),
     ]
+
+
+def describe_memory(memory: dict[str, Any], cutoffs: list[float]) -> str:
+    """Spell out the peak of one run: bytes of each atom, halo row and edge, and whatever the system."""
+    origin = "measured" if memory["measured"] else "counted"
+    terms = [f"{memory['bytes_per_row'] / 1e3:.1f} kB an atom"]
+    for cutoff, halo, edge in zip(cutoffs, memory["bytes_per_halo_row"], memory["bytes_per_edge"], strict=True):
+        terms.append(f"{halo / 1e3:.1f} kB a halo row and {edge / 1e3:.1f} kB an edge of {cutoff:g} Å")
+    return f"{', '.join(terms)}, {memory['bytes'] / 1e6:.1f} MB in any case ({origin})"

@@ -2,6 +2,7 @@
 """Attention over neighbors: scores, weights, messages (E2Former V2 specification, sections 3.2 to 3.5)."""
 
 import math
+from dataclasses import replace
 from types import ModuleType
 
 import torch
@@ -11,6 +12,7 @@ from tessera.model.config import ModelConfig, Stage
 from tessera.model.geometry import StageEdges
 from tessera.model.graph import Graph
 from tessera.model.layers import DegreeLinear, ScalarProjection
+from tessera.model.recompute import Recomputation, tensor_fields
 from tessera.model.scores import DirectionGate, DirectionMixGate, EdgeGate, EdgeTables
 from tessera.model.tensor_algebra import moment_coupling
 from tessera.model.weights import AttentionWeights
@@ -23,12 +25,18 @@ class Attention(nn.Module):
 
     The sender projects Key and Value; the payload of a row is [Key (H*d_k) | Value ((lmax+1)^2*C)]. Between the start
     of the exchange and its end stands all that needs no halo row: queries, edge networks, gates.
+
+    Attributes:
+        times_recomputed: 0: gates, scores and messages are kept for the backward pass. 1: it evaluates them anew.
+            2: gates twice, so that their insides and those of the scores are not held together.
     """
 
     def __init__(self, config: ModelConfig, stage: Stage, num_elements: int) -> None:
         super().__init__()
+        self.times_recomputed = 0
         self.num_heads, self.head_scalars = config.num_heads, config.head_scalars
         lmax, channels = config.lmax, config.channels
+        self.channels = channels
         scalars = config.num_heads * config.head_scalars
         self.query = ScalarProjection(lmax, channels, config.score_width, scalars)
         self.key = ScalarProjection(lmax, channels, config.score_width, scalars)
@@ -45,20 +53,44 @@ class Attention(nn.Module):
 
     def forward(self, features: Tensor, stage: StageEdges, graph: Graph, kernels: ModuleType) -> Tensor:
         """Return what the neighbors tell each atom: [N, R, C] -> [N, R, C]."""
-        num_rows, num_orders, channels = features.shape
         payload = torch.cat([self.key(features), self.value(features).flatten(1)], dim=1)
         ticket = kernels.halo_start(payload, graph.plan, stage.edges, stage.list_index)
 
-        query = self.query(features).view(num_rows, self.num_heads, self.head_scalars)
-        score_gate, output_gate = self.gate(features, stage, self.tables, kernels)
-        extended = kernels.halo_wait(payload, ticket, graph.plan, stage.edges, stage.list_index)
+        query = self.query(features).view(features.shape[0], self.num_heads, self.head_scalars)
+        if self.times_recomputed == 0:
+            gates = self.gate(features, stage, self.tables, kernels)
+            extended = kernels.halo_wait(payload, ticket, graph.plan, stage.edges, stage.list_index)
+            return self.out(self._message(*gates, query, extended, stage, kernels))
 
+        recomputation, tensors = Recomputation(kernels, self.times_recomputed), tensor_fields(stage)
+
+        def edges(values: tuple[Tensor, ...]) -> StageEdges:
+            return replace(stage, **dict(zip(tensors, values, strict=True)))
+
+        gates = recomputation.first(
+            lambda features, *values: self.gate(features, edges(values), self.tables, kernels),
+            features, *tensors.values(),
+        )  # fmt: skip
+        extended = kernels.halo_wait(payload, ticket, graph.plan, stage.edges, stage.list_index)
+        message = recomputation.second(
+            lambda score_gate, output_gate, query, extended, *values: self._message(
+                score_gate, output_gate, query, extended, edges(values), kernels
+            ),
+            gates, query, extended, *tensors.values(),
+        )  # fmt: skip
+        return self.out(message)
+
+    def _message(
+        self, score_gate: Tensor, output_gate: Tensor, query: Tensor, extended: Tensor, stage: StageEdges,
+        kernels: ModuleType,
+    ) -> Tensor:  # fmt: skip
+        """Gates [E, H], query [N, H, d_k], rows of the exchange [M, P] -> [N, R, channels of the message]."""
         split = self.num_heads * self.head_scalars
         key = extended[:, :split].view(-1, self.num_heads, self.head_scalars)
-        value = extended[:, split:].view(-1, num_orders, channels)
+        value = extended[:, split:].view(extended.shape[0], -1, self.channels)
         score = score_gate * kernels.edge_dot(query, key, stage.edges) * (1.0 / math.sqrt(self.head_scalars))
         weight, normalizer = self.weights(score, output_gate, stage, kernels)
-        return self.out(self.message(weight, normalizer, value, stage, kernels))
+        return self.message(weight, normalizer, value, stage, kernels)
 
 
 def normalize_heads(summed: Tensor, normalizer: Tensor | None) -> Tensor:

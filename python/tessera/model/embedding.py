@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Initial features: the system vector and the edge-degree embedding."""
 
+from dataclasses import replace
 from types import ModuleType
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from tessera.model.config import ModelConfig
 from tessera.model.geometry import StageEdges
 from tessera.model.layers import EdgeNetwork
+from tessera.model.recompute import Recomputation, tensor_fields
 
 SYSTEM_ROWS = 30
 """Rows of the charge and multiplicity tables."""
@@ -40,10 +42,14 @@ class EdgeDegreeEmbedding(nn.Module):
 
     h[l, m] = (1/average_degree) sum_e Y_lm(n_e) f_l(d_e, Z_i, Z_j) p(d_e) (E2Former V2 specification, section 2).
     The atom's own element enters through the pair tables only.
+
+    Attributes:
+        times_recomputed: 0: the radial functions are kept for the backward pass. 1: it evaluates them anew.
     """
 
     def __init__(self, config: ModelConfig, num_elements: int) -> None:
         super().__init__()
+        self.times_recomputed = 0
         self.scale = 1.0 / config.average_degree
         width = config.num_basis
         self.receiver_table = nn.Parameter(0.1 * torch.randn(num_elements, width))
@@ -59,6 +65,16 @@ class EdgeDegreeEmbedding(nn.Module):
 
     def forward(self, stage: StageEdges, kernels: ModuleType) -> Tensor:
         """Return the features of owned rows, [N, R, C]."""
+        if self.times_recomputed == 0:
+            return self._features(stage, kernels)
+        tensors = tensor_fields(stage)
+        (features,) = Recomputation(kernels).first(
+            lambda *values: (self._features(replace(stage, **dict(zip(tensors, values, strict=True))), kernels),),
+            *tensors.values(),
+        )
+        return features
+
+    def _features(self, stage: StageEdges, kernels: ModuleType) -> Tensor:
         radial = self.network(
             stage.basis, self.receiver_table, self.sender_table, stage.receiver_element, stage.sender_element
         )

@@ -67,8 +67,16 @@ class StageEdges:
     """[E, 3], Å, network dtype."""
     direction: Tensor
     """[E, 3], unit vectors, network dtype."""
-    basis: Tensor
-    """[E, B]."""
+    distance: Tensor
+    """[E], Å, network dtype."""
+    basis_cutoff: float
+    """Å, end of the radial grid."""
+    num_basis: int
+
+    @cached_property
+    def basis(self) -> Tensor:
+        """Radial basis, [E, B]."""
+        return radial_basis(self.distance, self.basis_cutoff, self.num_basis)
 
     @cached_property
     def harmonics(self) -> Tensor:
@@ -121,7 +129,9 @@ class EdgeGeometry:
             envelope=torch.where(active, weight, torch.zeros_like(weight)).to(self._dtype),
             vector=vector,
             direction=direction,
-            basis=radial_basis(distance.to(self._dtype), stage.basis_cutoff, self._num_basis),
+            distance=distance.to(self._dtype),
+            basis_cutoff=stage.basis_cutoff,
+            num_basis=self._num_basis,
         )
 
     def _distance(self, place: int, edges: EdgeList) -> tuple[Tensor, Tensor, Tensor]:

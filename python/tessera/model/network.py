@@ -2,13 +2,14 @@
 """The whole network: embedding, blocks, energy head."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 
 from tessera.kernels import reference
+from tessera.model.attention import Attention
 from tessera.model.block import Block
 from tessera.model.config import ModelConfig, Stage
 from tessera.model.elements import check_symbols
@@ -140,6 +141,34 @@ class E2Former(nn.Module):
     def num_messages(self) -> int:
         """Halo exchanges of one forward pass."""
         return len(self.config.all_stages)
+
+    @property
+    def parts(self) -> dict[str, EdgeDegreeEmbedding | Attention]:
+        """The parts that work on edges, in the order in which they run: "embedding", "stage 0", "stage 1", ..."""
+        blocks = [*self.blocks, *(self.long_range.blocks if self.long_range is not None else ())]
+        return {"embedding": self.embedding} | {f"stage {k}": block.attention for k, block in enumerate(blocks)}
+
+    def set_recomputed(self, times: Mapping[str, int]) -> None:
+        """Let the backward pass compute the insides of some parts anew; energies and gradients keep their values.
+
+        They can be differentiated once only. Parts that are not named keep their insides.
+
+        Args:
+            times: how often, by name as in :attr:`parts`: 0 or 1, or 2 for the gates of an attention stage.
+
+        Raises:
+            ValueError: a name that is no part, or another number.
+        """
+        unknown = sorted(set(times) - set(self.parts))
+        if unknown:
+            raise ValueError(
+                f"expected parts among {', '.join(self.parts)}, found {', '.join(unknown)}; correct the name"
+            )
+        for name, part in self.parts.items():
+            most = 1 if part is self.embedding else 2
+            if times.get(name, 0) not in range(most + 1):
+                raise ValueError(f"{name}: expected to be recomputed 0 to {most} times, found {times[name]}; change it")
+            part.times_recomputed = times.get(name, 0)
 
     def select_elements(self, elements: Sequence[str]) -> "E2Former":
         """Return a copy that knows only `elements`, in this order.

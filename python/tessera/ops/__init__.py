@@ -25,6 +25,7 @@ from tessera.ops.edges import (
     weighted_sum,
 )
 from tessera.ops.halo import halo_start, halo_wait
+from tessera.ops.recompute import recompute_after
 
 __all__ = [
     "edge_dot",
@@ -33,6 +34,7 @@ __all__ = [
     "harmonic_dot",
     "nearest_edges",
     "outer_sum",
+    "recompute_after",
     "segment_max",
     "segment_sum",
     "weighted_sum",

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tessera/base/error.hpp"
+#include "tessera/comm/communicator_link.hpp"
 
 namespace tessera {
 namespace {
@@ -53,6 +54,27 @@ TEST(ExchangeSet, a_list_that_it_lacks_is_refused_with_the_number_it_has)
       EXPECT_EQ(error.reach(), Reach::rank);
     }
   }
+}
+
+TEST(ExchangeSet, exchanges_on_the_device_are_one_a_list_or_none)
+{
+  const auto plan = std::make_shared<HaloPlan>(HaloPlan{1, 2, 1, {{0, {1}, 0, 1}}});
+  const auto staged = [&](int count) {
+    std::vector<std::unique_ptr<HaloExchange>> exchanges;
+    const std::shared_ptr<Communicator> communicator = make_serial_communicator();
+    for (int tag = 0; tag < count; ++tag) exchanges.push_back(std::make_unique<HaloExchange>(plan, communicator, tag));
+    return exchanges;
+  };
+  const auto first = std::make_shared<DeviceHaloExchange>(link_to_self({}));
+  const auto second = std::make_shared<DeviceHaloExchange>(link_to_self({}));
+  ExchangeSet both(staged(2), {first, second});
+  EXPECT_EQ(both.device_exchange(0), first.get());
+  EXPECT_EQ(both.device_exchange(1), second.get());
+  EXPECT_THROW((void)both.device_exchange(2), Error);
+  EXPECT_EQ(ExchangeSet(staged(2)).device_exchange(1), nullptr);
+  EXPECT_THROW((void)ExchangeSet(staged(2)).device_exchange(2), Error);
+  EXPECT_THROW(ExchangeSet(staged(2), {first}), Error);
+  EXPECT_THROW(ExchangeSet(staged(1), {nullptr}), Error);
 }
 
 TEST(ExchangeSet, ranks_as_threads_register_and_find_their_own)

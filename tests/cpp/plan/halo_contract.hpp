@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <random>
 #include <vector>
@@ -11,7 +13,8 @@
 #include "tessera/plan/build_halo_plan.hpp"
 #include "tessera/plan/halo_exchange.hpp"
 
-// What a halo plan and its exchange promise, as bodies that all ranks run; they never name the back end.
+// What a halo plan and its exchange promise, as bodies that all ranks run; they never name the back end. Each is made
+// for a class like Halo, which says how rows are exchanged.
 namespace tessera::contract {
 
 using SharedCommunicator = std::shared_ptr<Communicator>;
@@ -37,6 +40,24 @@ inline std::vector<NeededRows> needed_by(int reader, int num_ranks)
   return needed;
 }
 
+/// Needed rows that come and go from epoch to epoch, whole peers with them; the same answer on all ranks.
+inline std::vector<NeededRows> needed_in_epoch(int epoch, int reader, int num_ranks, std::int64_t num_owned)
+{
+  std::vector<NeededRows> needed;
+  for (int owner = 0; owner < num_ranks; ++owner) {
+    std::mt19937_64 random(10000 * epoch + 100 * reader + owner);
+    const std::uint64_t odds = 1 + random() % 5;  // few or many rows
+    NeededRows part{owner, {}};
+    for (std::int64_t row = 0; row < num_owned; ++row) {
+      if (random() % odds == 0) part.rows.push_back(row);
+    }
+    std::shuffle(part.rows.begin(), part.rows.end(), random);
+    if (random() % 3 != 0) needed.push_back(std::move(part));
+  }
+  return needed;
+}
+
+/// A plan and its exchange on the host.
 struct Halo {
   explicit Halo(const SharedCommunicator& comm)
       : needed(needed_by(comm->rank(), comm->num_ranks())),
@@ -73,10 +94,10 @@ T name_of(int owner, std::int64_t row, std::int64_t channel)
   return static_cast<T>(10000 * owner + 100 * row + channel);
 }
 
-template <typename T>
+template <typename T, typename Exchanger = Halo>
 void halo_rows_carry_their_owners_name(const SharedCommunicator& comm)
 {
-  Halo halo(comm);
+  Exchanger halo(comm);
   for (const std::int64_t channels : {1, 3, 40, 2, 0}) {  // grows and shrinks within the pooled buffers
     std::vector<T> owned;
     for (std::int64_t row = 0; row < halo.plan->num_owned; ++row) {
@@ -92,10 +113,10 @@ void halo_rows_carry_their_owners_name(const SharedCommunicator& comm)
   }
 }
 
-template <typename T>
+template <typename T, typename Exchanger = Halo>
 void forward_then_reverse_of_ones_counts_the_copies(const SharedCommunicator& comm)
 {
-  Halo halo(comm);
+  Exchanger halo(comm);
   constexpr std::int64_t kChannels = 2;
   std::vector<T> copies(halo.plan->num_owned * kChannels, T(1));
   const auto ones = halo.forward(copies, kChannels);
@@ -123,9 +144,10 @@ inline std::vector<double> random_numbers(std::int64_t count, unsigned seed)
 }
 
 /// <A x, y> == <x, A^T y> over all ranks, and reverse repeats bit for bit.
-inline void reverse_is_the_transpose_of_forward(const SharedCommunicator& comm)
+template <typename Exchanger = Halo>
+void reverse_is_the_transpose_of_forward(const SharedCommunicator& comm)
 {
-  Halo halo(comm);
+  Exchanger halo(comm);
   constexpr std::int64_t kChannels = 5;
   const auto x = random_numbers(halo.plan->num_owned * kChannels, 1 + comm->rank());
   const auto y = random_numbers(halo.plan->num_halo * kChannels, 100 + comm->rank());
@@ -144,9 +166,10 @@ inline void reverse_is_the_transpose_of_forward(const SharedCommunicator& comm)
 }
 
 /// Messages of a lagging rank do not meet those of the next exchange.
-inline void exchanges_in_a_row_do_not_mix(const SharedCommunicator& comm)
+template <typename Exchanger = Halo>
+void exchanges_in_a_row_do_not_mix(const SharedCommunicator& comm)
 {
-  Halo halo(comm);
+  Exchanger halo(comm);
   for (int round = 0; round < 20; ++round) {
     const std::vector<double> owned(halo.plan->num_owned, round);
     const auto received = halo.forward(owned, 1);

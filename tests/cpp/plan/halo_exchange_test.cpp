@@ -39,9 +39,9 @@ TEST_P(HaloContract, forward_then_reverse_of_ones_counts_the_copies)
 }
 TEST_P(HaloContract, reverse_is_the_transpose_of_forward)
 {
-  on_all_ranks(contract::reverse_is_the_transpose_of_forward);
+  on_all_ranks(contract::reverse_is_the_transpose_of_forward<>);
 }
-TEST_P(HaloContract, exchanges_in_a_row_do_not_mix) { on_all_ranks(contract::exchanges_in_a_row_do_not_mix); }
+TEST_P(HaloContract, exchanges_in_a_row_do_not_mix) { on_all_ranks(contract::exchanges_in_a_row_do_not_mix<>); }
 
 INSTANTIATE_TEST_SUITE_P(SerialAndVirtual, HaloContract, ::testing::Values(kSerial, 1, 2, 3, 4, 8),
                          [](const auto& info) {

@@ -21,8 +21,8 @@ TEST_F(MpiHalo, forward_then_reverse_of_ones_counts_the_copies)
 {
   contract::forward_then_reverse_of_ones_counts_the_copies<double>(comm);
 }
-TEST_F(MpiHalo, reverse_is_the_transpose_of_forward) { contract::reverse_is_the_transpose_of_forward(comm); }
-TEST_F(MpiHalo, exchanges_in_a_row_do_not_mix) { contract::exchanges_in_a_row_do_not_mix(comm); }
+TEST_F(MpiHalo, reverse_is_the_transpose_of_forward) { contract::reverse_is_the_transpose_of_forward<>(comm); }
+TEST_F(MpiHalo, exchanges_in_a_row_do_not_mix) { contract::exchanges_in_a_row_do_not_mix<>(comm); }
 
 }  // namespace
 }  // namespace tessera
