@@ -76,8 +76,9 @@ def main() -> None:
             script = RUN.format(model=models[dtype, device], options=style, ranks=ranks, rest=options.steps - 100)
             return run(folder, script, ranks), folder
 
-        with ThreadPoolExecutor() as pool:
-            futures = [pool.submit(case, index) for index in range(len(CASES))]
+        with ThreadPoolExecutor() as cpu, ThreadPoolExecutor(max_workers=1) as gpu:  # a GPU is no faster shared
+            pools = {"cpu": cpu, "cuda": gpu}
+            futures = [pools[CASES[index][2]].submit(case, index) for index in range(len(CASES))]
         expected = None
         for (title, _, _, ranks, _), future in zip(CASES, futures, strict=True):
             try:

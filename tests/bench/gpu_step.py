@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Measure one step of a model of the paper's size on a GPU: water of several sizes, float32, random weights.
 
-    python tests/bench/gpu_step.py --results FOLDER [--commit NAME] [--graph on,off] [--lammps] [--profile]
+    python tests/bench/gpu_step.py --results FOLDER [--commit NAME] [--graph on,off] [--lammps] [--lists] [--profile]
         [--models "highest=222,224;tf32=222;tf32:2=446"]
 
 Writes FOLDER/gpu.md. A model is a kind of product and, after a colon, a recompute budget in MiB an atom; sizes are
@@ -63,8 +63,11 @@ def export(folder: Path, model: str) -> Path:
     return path
 
 
-def export_apart(folder: Path, model: str) -> Path:
-    """Do the same in a process of its own: exports spend most of their time in compilers, and several run at once."""
+def find_or_export(folder: Path, model: str) -> Path:
+    """Do the same in a process of its own, for several at once; TESSERA_PAPER names a folder of those made before."""
+    made = Path(os.environ.get("TESSERA_PAPER", "")) / f"paper-{model.replace(':', '-')}.pt2"
+    if made.exists():
+        return made
     command = [sys.executable, __file__, "--results", str(folder), "--export", model]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     print(done.stdout[-1500:].strip(), flush=True)
@@ -74,20 +77,20 @@ def export_apart(folder: Path, model: str) -> Path:
 class Run:
     """Steps of one system with one engine."""
 
-    def __init__(self, path: Path, shape: tuple[int, int, int], graph: str) -> None:
+    def __init__(self, path: Path, shape: tuple[int, int, int], graph: str, rebuild: int = 0) -> None:
         self.atoms = water_216().repeat(shape)
-        self.engine = _C.Engine(str(path), skin=1.0, graph=graph)
+        self.engine = _C.Engine(str(path), skin=1.0, graph=graph, rebuild=rebuild)
         self.elements = np.array([0 if z == 1 else 1 for z in self.atoms.numbers], dtype=np.int32)
         self.ids = np.arange(1, len(self.atoms) + 1)
         self.random = np.random.default_rng(SEED)
 
-    def step(self, *, is_reordered: bool = False) -> dict:
+    def step(self) -> dict:
         self.atoms.positions += self.random.normal(0, STEP_LENGTH, self.atoms.positions.shape)
-        return self.evaluate(is_reordered=is_reordered)
+        return self.evaluate()
 
-    def evaluate(self, *, is_reordered: bool = False) -> dict:
+    def evaluate(self) -> dict:
         return self.engine.compute(self.atoms.positions, self.elements, self.ids, self.atoms.cell.array.tolist(),
-                                   [True] * 3, is_reordered=is_reordered, wants_atom_virial=False, charge=0,
+                                   [True] * 3, is_reordered=False, wants_atom_virial=False, charge=0,
                                    multiplicity=1)  # fmt: skip
 
     def rebuild(self) -> float:
@@ -118,6 +121,38 @@ class Run:
             "peak": report["peak_bytes"] / 2**30,
             "captures": report["captures"],
         }
+
+
+def rebuilding(path: Path, shape: tuple) -> str:
+    """Mean step with a rebuild at every step and at every tenth, side by side."""
+    runs = {every: Run(path, shape, "on", rebuild=every) for every in (1, 10)}
+    means: dict[int, list[float]] = {1: [], 10: []}
+    for run in runs.values():
+        run.step()
+    for _ in range(3):
+        for every, run in runs.items():
+            before = run.engine.report()["total_seconds"]
+            for _ in range(10):
+                run.step()
+            means[every].append(100 * (run.engine.report()["total_seconds"] - before))
+    one, ten = (np.median(means[every]) for every in (1, 10))
+    return (f"Lists kept: {len(runs[1].atoms)} atoms, mean step with a rebuild each step {one:.1f} ms, each tenth step "
+            f"{ten:.1f} ms, ratio {one / ten:.3f}.")  # fmt: skip
+
+
+def captures(path: Path, steps: int = 2000) -> str:
+    """Graphs recorded while atoms walk and lists are rebuilt."""
+    log: list[str] = []
+    run = Run(path, (1, 1, 1), "on", rebuild=10)
+    run.engine = _C.Engine(str(path), skin=1.0, graph="on", rebuild=10, log=log)
+    start = time.perf_counter()
+    for _ in range(steps):
+        run.step()
+    report = run.engine.report()
+    seconds = time.perf_counter() - start
+    return (f"Captures: {len(run.atoms)} atoms that walk {STEP_LENGTH} Å a step, {steps} steps, {report['rebuilds']} "
+            f"rebuilds: {report['captures']} graphs recorded ({'; '.join(log[1:])}), {report['repeated_steps']} steps "
+            f"repeated, {1e3 * seconds / steps:.1f} ms a step.")  # fmt: skip
 
 
 def lammps_step(path: Path, shape: tuple[int, int, int], folder: Path, graph: str) -> float:
@@ -164,7 +199,7 @@ def measure_row(path: Path, matmul: str, graph: str, shape: tuple, folder: Path,
     count = len(run.atoms)
     del run
     torch.cuda.empty_cache()  # LAMMPS is another process and needs the device's memory
-    lammps = lammps_step(path, shape, folder, graph) if options.lammps else float("nan")
+    lammps = lammps_step(path, shape, folder, graph) if options.lammps and graph == "on" else float("nan")
     cells = [count, found["edges"], matmul, graph, f"{found['step']:.1f}", f"{found['model']:.1f}",
              f"{found['step'] / found['model']:.3f}", f"{found['rebuild']:.1f}",
              f"{100 * found['rebuild'] / found['step']:.1f} %", f"{lammps:.1f}", f"{lammps / found['model']:.3f}",
@@ -179,6 +214,7 @@ def main() -> None:
     parser.add_argument("--models", default="highest=222,224,244;tf32=222,224,244;tf32:2=446,666")
     parser.add_argument("--graph", default="on,off")
     parser.add_argument("--lammps", action="store_true")
+    parser.add_argument("--lists", action="store_true", help="also: lists kept or rebuilt, captures over 2,000 steps")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--export", help="only export this model into FOLDER")
     options = parser.parse_args()
@@ -193,13 +229,15 @@ def main() -> None:
         folder = Path(name)
         cases = [case.split("=") for case in options.models.split(";")]
         with ThreadPoolExecutor() as pool:
-            paths = list(pool.map(lambda case: export_apart(folder, case[0]), cases))
+            paths = list(pool.map(lambda case: find_or_export(folder, case[0]), cases))
         for (model, sizes), path in zip(cases, paths, strict=True):
             for size in sizes.split(","):
                 for graph in options.graph.split(","):
                     shape = tuple(int(digit) for digit in size)
                     lines.append(measure_row(path, model, graph, shape, folder, options))
                     print(lines[-1], flush=True)
+        if options.lists:
+            lines += ["", rebuilding(paths[0], (2, 2, 4)), "", captures(paths[0])]
     (options.results / "gpu.md").write_text("\n".join(lines) + "\n")
     print("\n".join(["", *lines]))
 

@@ -95,7 +95,7 @@ print(export(Request("tiny", "float32", (), "cuda")))') || return 1
 
 bench() {
   # shellcheck disable=SC2086
-  "$python" "$root/tests/bench/gpu_step.py" --results "$results" --commit "${COMMIT:-unknown}" ${BENCH_ARGS:---lammps}
+  "$python" "$root/tests/bench/gpu_step.py" --results "$results" --commit "${COMMIT:-unknown}" ${BENCH_ARGS:---lammps --lists}
 }
 
 nve() {

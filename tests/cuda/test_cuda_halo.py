@@ -39,7 +39,8 @@ def capture(plan, payload, halo):
     round_trip(payload, plan, halo)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    # a stream of this rank's device: the default one is shared by all threads of the process
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
         outputs = round_trip(payload, plan, halo)
     return graph, outputs
 
