@@ -36,6 +36,8 @@ PYTHON_RULES = {
     "tessera.kernels": {"tessera.kernels", "tessera.model.graph", "tessera.ops"},
     "tessera.search": {"tessera.search"},
     "tessera.model": {"tessera.model", "tessera.kernels", "tessera.search"},
+    "tessera.build": {"tessera.build", "tessera.commands"},
+    "tessera.analyze": {"tessera.analyze", "tessera.build", "tessera.commands"},
 }
 
 

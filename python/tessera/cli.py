@@ -23,6 +23,8 @@ class Command:
 COMMANDS = {
     "info": Command("tessera.commands.info", "print the passport of an artifact"),
     "plan": Command("tessera.commands.plan", "estimate what a structure costs each of many ranks"),
+    "build": Command("tessera.commands.build", "make a structure: water, kcl, protein, capsid"),
+    "analyze": Command("tessera.commands.analyze", "distributions, drift, bonds and contacts of a run"),
     "doctor": Command("tessera.commands.doctor", "check versions and libraries, with advice on what is missing"),
 }
 
