@@ -15,7 +15,8 @@ namespace tessera::bindings {
 
 namespace {
 
-/// Ranks are threads that copy and drop this without Python's lock, so the lines' list is behind a pointer that takes it.
+/// Ranks are threads that copy and drop this without Python's lock, so the lines' list is behind a pointer that takes
+/// it.
 std::function<void(const std::string&)> append_to(const py::handle& lines)
 {
   const std::shared_ptr<py::object> append(new py::object(lines.attr("append")), [](py::object* object) {
@@ -60,8 +61,10 @@ EngineOptions read_engine_options(const py::dict& options)
     } else if (name == "threads") {
       out.num_threads = py::cast<int>(value);
     } else {
-      throw py::type_error("expected skin, rebuild, recut, curve, balance, peers, search, overlap, exchange, graph, log (a list) or threads, found '" +
-                           name + "'");
+      throw py::type_error(
+          "expected skin, rebuild, recut, curve, balance, peers, search, overlap, exchange, graph, log (a list) or "
+          "threads, found '" +
+          name + "'");
     }
   }
   return out;

@@ -63,61 +63,64 @@ TESSERA_HOST_DEVICE inline Padding padding_of(const ListView& list)
 
 void write_real_edges(const ListView& list, const double* cell_and_positions, StreamRef stream)
 {
-  parallel::for_each(stream, list.extents.pairs, TESSERA_LAMBDA(std::int64_t p) {
-    if (list.keep[p] != 0 && list.place[p] < list.extents.edges) {
-      const std::int64_t e = list.place[p];
-      const Vector v = vector_of(list, cell_and_positions, p);
-      list.edge_vector[3 * e] = v.x;
-      list.edge_vector[3 * e + 1] = v.y;
-      list.edge_vector[3 * e + 2] = v.z;
-      list.edge_receiver[e] = list.receiver[p];
-      list.edge_sender[e] = padded_row(list.own_sender[p], *list.num_owned, list.extents.rows, list.slot);
-    }
-    if (list.keep_by_sender[p] != 0 && list.place_by_sender[p] < list.extents.edges) {
-      list.edge_order[list.place_by_sender[p]] =
-          least(list.place[list.sender_order[p]], list.extents.edges - 1);  // beyond: the step is void
-    }
-  });
+  parallel::for_each(
+      stream, list.extents.pairs, TESSERA_LAMBDA(std::int64_t p) {
+        if (list.keep[p] != 0 && list.place[p] < list.extents.edges) {
+          const std::int64_t e = list.place[p];
+          const Vector v = vector_of(list, cell_and_positions, p);
+          list.edge_vector[3 * e] = v.x;
+          list.edge_vector[3 * e + 1] = v.y;
+          list.edge_vector[3 * e + 2] = v.z;
+          list.edge_receiver[e] = list.receiver[p];
+          list.edge_sender[e] = padded_row(list.own_sender[p], *list.num_owned, list.extents.rows, list.slot);
+        }
+        if (list.keep_by_sender[p] != 0 && list.place_by_sender[p] < list.extents.edges) {
+          list.edge_order[list.place_by_sender[p]] =
+              least(list.place[list.sender_order[p]], list.extents.edges - 1);  // beyond: the step is void
+        }
+      });
 }
 
 void write_padding_edges(const ListView& list, StreamRef stream)
 {
-  parallel::for_each(stream, list.extents.edges, TESSERA_LAMBDA(std::int64_t e) {
-    const Padding padding = padding_of(list);
-    if (e < padding.first) return;
-    const std::int64_t row = *list.num_owned + padding.row_of(e - padding.first);
-    list.edge_vector[3 * e] = kPaddingDistance * list.cutoff;
-    list.edge_vector[3 * e + 1] = 0;
-    list.edge_vector[3 * e + 2] = 0;
-    list.edge_receiver[e] = row;
-    list.edge_sender[e] = row;
-    list.edge_order[e] = e;
-  });
+  parallel::for_each(
+      stream, list.extents.edges, TESSERA_LAMBDA(std::int64_t e) {
+        const Padding padding = padding_of(list);
+        if (e < padding.first) return;
+        const std::int64_t row = *list.num_owned + padding.row_of(e - padding.first);
+        list.edge_vector[3 * e] = kPaddingDistance * list.cutoff;
+        list.edge_vector[3 * e + 1] = 0;
+        list.edge_vector[3 * e + 2] = 0;
+        list.edge_receiver[e] = row;
+        list.edge_sender[e] = row;
+        list.edge_order[e] = e;
+      });
 }
 
 void write_ranges(const ListView& list, StreamRef stream)
 {
   const std::int64_t num_rows = list.extents.rows;
-  parallel::for_each(stream, num_rows + list.extents.halo, TESSERA_LAMBDA(std::int64_t row) {
-    const std::int64_t num_owned = *list.num_owned, room = list.extents.edges;
-    std::int64_t* by_sender = list.sender_range + 2 * row;
-    const std::int64_t extended = row < num_rows ? row : num_owned + list.halo_row[row - num_rows];
-    if (row < num_owned || row >= num_rows) {
-      const bool is_empty = row >= num_rows && list.halo_row[row - num_rows] < 0;
-      by_sender[0] = is_empty ? 0 : least(list.place_by_sender[list.first_of_sender[extended]], room);
-      by_sender[1] = is_empty ? 0 : least(list.place_by_sender[list.first_of_sender[extended + 1]], room);
-    }
-    if (row >= num_rows) return;
-    std::int64_t* by_receiver = list.receiver_range + 2 * row;
-    if (row < num_owned) {
-      by_receiver[0] = least(list.place[list.first_of_receiver[row]], room);
-      by_receiver[1] = least(list.place[list.first_of_receiver[row + 1]], room);
-    } else {
-      const Padding padding = padding_of(list);
-      by_receiver[0] = by_sender[0] = padding.begin_of(row - num_owned);
-      by_receiver[1] = by_sender[1] = padding.begin_of(row - num_owned + 1);
-    }
-  });
+  parallel::for_each(
+      stream, num_rows + list.extents.halo, TESSERA_LAMBDA(std::int64_t row) {
+        const std::int64_t num_owned = *list.num_owned, room = list.extents.edges;
+        std::int64_t* by_sender = list.sender_range + 2 * row;
+        const std::int64_t extended = row < num_rows ? row : num_owned + list.halo_row[row - num_rows];
+        if (row < num_owned || row >= num_rows) {
+          const bool is_empty = row >= num_rows && list.halo_row[row - num_rows] < 0;
+          by_sender[0] = is_empty ? 0 : least(list.place_by_sender[list.first_of_sender[extended]], room);
+          by_sender[1] = is_empty ? 0 : least(list.place_by_sender[list.first_of_sender[extended + 1]], room);
+        }
+        if (row >= num_rows) return;
+        std::int64_t* by_receiver = list.receiver_range + 2 * row;
+        if (row < num_owned) {
+          by_receiver[0] = least(list.place[list.first_of_receiver[row]], room);
+          by_receiver[1] = least(list.place[list.first_of_receiver[row + 1]], room);
+        } else {
+          const Padding padding = padding_of(list);
+          by_receiver[0] = by_sender[0] = padding.begin_of(row - num_owned);
+          by_receiver[1] = by_sender[1] = padding.begin_of(row - num_owned + 1);
+        }
+      });
 }
 
 }  // namespace
@@ -127,22 +130,24 @@ void mark_edges(const ListView& list, const double* cell_and_positions, StreamRe
 {
   const std::int64_t num_pairs = list.extents.pairs;
   clear_bytes(list.status, 2 * sizeof(std::int64_t), stream);
-  parallel::for_each(stream, num_pairs + 1, TESSERA_LAMBDA(std::int64_t p) {
-    bool is_edge = false;
-    if (p < *list.num_pairs) {
-      const Vector v = vector_of(list, cell_and_positions, p);
-      const double distance_sq = v.x * v.x + v.y * v.y + v.z * v.z;
-      is_edge = distance_sq <= list.cutoff * list.cutoff;
-      // several pairs may write here: whichever stays is a true one
-      if (distance_sq < kCoincidentDistance * kCoincidentDistance) list.status[1] = p + 1;
-    }
-    list.keep[p] = is_edge ? 1 : 0;
-  });
+  parallel::for_each(
+      stream, num_pairs + 1, TESSERA_LAMBDA(std::int64_t p) {
+        bool is_edge = false;
+        if (p < *list.num_pairs) {
+          const Vector v = vector_of(list, cell_and_positions, p);
+          const double distance_sq = v.x * v.x + v.y * v.y + v.z * v.z;
+          is_edge = distance_sq <= list.cutoff * list.cutoff;
+          // several pairs may write here: whichever stays is a true one
+          if (distance_sq < kCoincidentDistance * kCoincidentDistance) list.status[1] = p + 1;
+        }
+        list.keep[p] = is_edge ? 1 : 0;
+      });
   parallel::exclusive_scan(stream, list.keep, list.place, num_pairs + 1, scratch);
-  parallel::for_each(stream, num_pairs + 1, TESSERA_LAMBDA(std::int64_t p) {
-    list.keep_by_sender[p] = p < *list.num_pairs ? list.keep[list.sender_order[p]] : 0;
-    if (p == 0) list.status[0] = list.place[num_pairs];
-  });
+  parallel::for_each(
+      stream, num_pairs + 1, TESSERA_LAMBDA(std::int64_t p) {
+        list.keep_by_sender[p] = p < *list.num_pairs ? list.keep[list.sender_order[p]] : 0;
+        if (p == 0) list.status[0] = list.place[num_pairs];
+      });
   parallel::exclusive_scan(stream, list.keep_by_sender, list.place_by_sender, num_pairs + 1, scratch);
 }
 

@@ -88,8 +88,9 @@ struct Engine::Impl {
         shard(options, communicator),
         lists(artifact.place(), artifact.passport().cutoffs.size()),
         exchanges(options, lists.lists.size(), artifact.place(), communicator),
-        step(artifact, can_capture() ? options.graph : GraphUse::off, [this](bool mine) { return any_rank(mine); },
-             options.log),
+        step(
+            artifact, can_capture() ? options.graph : GraphUse::off, [this](bool mine) { return any_rank(mine); },
+            options.log),
         builder(step.stream())
   {
   }
@@ -300,7 +301,8 @@ const EngineReport& Engine::report() const noexcept { return impl_->report; }
 std::string Engine::describe_device() const
 {
   const Impl& self = *impl_;
-  std::string text = format("computes on {}, searches pairs {}", device(), self.searches_on_device() ? "there" : "on the host");
+  std::string text =
+      format("computes on {}, searches pairs {}", device(), self.searches_on_device() ? "there" : "on the host");
   if (!self.exchanges.description().empty()) text += ", " + self.exchanges.description();
   if (self.artifact.place().is_gpu()) {
     const bool replays = self.can_capture() && self.options.graph != GraphUse::off;

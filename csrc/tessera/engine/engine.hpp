@@ -51,7 +51,7 @@ struct EngineOptions {
   GraphUse graph = GraphUse::on;  ///< of a GPU's step; where features pass through the host it is off
   /// Takes lines for the log of this rank: memory foreseen on a GPU, graphs recorded and why. May be empty.
   std::function<void(const std::string&)> log;
-  int num_threads = 0;           ///< intra-op threads of the model; 0: leave as they are
+  int num_threads = 0;  ///< intra-op threads of the model; 0: leave as they are
 };
 
 /// The atoms that this rank's caller holds (a LAMMPS brick, or all of them), in the caller's order.
@@ -60,10 +60,10 @@ struct AtomsInput {
   std::span<const std::int32_t> elements;  ///< index into the passport's elements; -1: Tessera does not see this atom
   std::span<const std::int64_t> ids;       ///< unique over all ranks, > 0
   Box box;                                 ///< the same on all ranks
-  bool is_reordered = false;       ///< this caller's order or set of atoms, or an element, changed since the last call
-  bool wants_atom_virials = false;   ///< the same on all ranks
+  bool is_reordered = false;        ///< this caller's order or set of atoms, or an element, changed since the last call
+  bool wants_atom_virials = false;  ///< the same on all ranks
   bool wants_atom_energies = false;  ///< the same on all ranks
-  long charge = 0;                 ///< total, e
+  long charge = 0;                   ///< total, e
   long multiplicity = 1;
 };
 
@@ -85,11 +85,11 @@ struct EngineReport {
   std::int64_t messages = 0, bytes = 0;                                    ///< features, sent
   std::int64_t position_messages = 0;                                      ///< halo positions and forces, sent
   double reshard_seconds = 0, search_seconds = 0, wait_seconds = 0, model_seconds = 0, total_seconds = 0;
-  std::int64_t captures = 0;       ///< graphs recorded
+  std::int64_t captures = 0;        ///< graphs recorded
   std::int64_t repeated_steps = 0;  ///< for want of room for edges
   std::int64_t foreseen_bytes = 0;  ///< of the model on a GPU
-  std::int64_t peak_bytes = 0;     ///< what it took
-  std::int64_t device_bytes = 0;   ///< of the GPU in all; 0 on the CPU
+  std::int64_t peak_bytes = 0;      ///< what it took
+  std::int64_t device_bytes = 0;    ///< of the GPU in all; 0 on the CPU
 
   [[nodiscard]] std::int64_t num_rebuilds() const;
 };

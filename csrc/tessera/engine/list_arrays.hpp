@@ -48,14 +48,14 @@ struct ListView {
   const std::int32_t* target = nullptr;     ///< [H] the same atom's slot of the widest list, -1 in an empty one
 
   // of the step
-  std::int32_t *keep = nullptr, *place = nullptr;                    ///< [pairs + 1] is an edge; edges before it
+  std::int32_t *keep = nullptr, *place = nullptr;                      ///< [pairs + 1] is an edge; edges before it
   std::int32_t *keep_by_sender = nullptr, *place_by_sender = nullptr;  ///< [pairs + 1] the same in sender order
   std::int64_t* status = nullptr;  ///< [2] edges found (may exceed E); 1 + a pair of coincident atoms, 0 if none
 
   // the model's inputs
-  double* edge_vector = nullptr;          ///< [E, 3], Å
-  std::int64_t* edge_receiver = nullptr;  ///< [E]
-  std::int64_t* edge_sender = nullptr;    ///< [E]
+  double* edge_vector = nullptr;           ///< [E, 3], Å
+  std::int64_t* edge_receiver = nullptr;   ///< [E]
+  std::int64_t* edge_sender = nullptr;     ///< [E]
   std::int64_t* receiver_range = nullptr;  ///< [N, 2]
   std::int64_t* edge_order = nullptr;      ///< [E] edges by sender
   std::int64_t* sender_range = nullptr;    ///< [N + H, 2]

@@ -46,9 +46,9 @@ struct Step::Impl {
   Stream own_stream;
   StreamRef stream;
   StepArrays arrays;
-  std::vector<at::Tensor> outputs;  // of the last run; in a graph's memory if it was captured
-  bool must_fit = true;             // the room for edges has not been compared with this epoch's number
-  std::vector<ListView> captured;   // what the graph has been recorded with
+  std::vector<at::Tensor> outputs;            // of the last run; in a graph's memory if it was captured
+  bool must_fit = true;                       // the room for edges has not been compared with this epoch's number
+  std::vector<ListView> captured;             // what the graph has been recorded with
   std::function<std::int64_t()> arrangement;  // of the exchanges
   std::int64_t captured_arrangement = 0;
   CapturedGraph graph;
@@ -75,7 +75,8 @@ void Step::Impl::mark()
 {
   arrays.queue_upload();
   arrays.queue_halo_positions();
-  for (std::size_t l = 0; l < arrays.num_lists(); ++l) mark_edges(arrays.view(l), arrays.input(), stream, arrays.scratch());
+  for (std::size_t l = 0; l < arrays.num_lists(); ++l)
+    mark_edges(arrays.view(l), arrays.input(), stream, arrays.scratch());
 }
 
 /// Makes room for the marked edges; says once, before the model runs, what it will take.
@@ -126,7 +127,8 @@ std::string Step::Impl::reason_to_capture() const
     if (next.pairs != then.pairs) return format("pairs of list {} {} -> {}", l, then.pairs, next.pairs);
     if (!(now == captured[l])) return format("arrays of list {} have moved", l);
   }
-  if (arrangement && arrangement() != captured_arrangement) return "peers, or rows exchanged with one, beyond their room";
+  if (arrangement && arrangement() != captured_arrangement)
+    return "peers, or rows exchanged with one, beyond their room";
   return {};
 }
 

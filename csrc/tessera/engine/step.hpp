@@ -19,8 +19,8 @@ namespace tessera {
 
 /// What an epoch brings to the rank's step.
 struct EpochInput {
-  const DeviceTopology* topology = nullptr;  ///< outlives the epoch
-  std::span<const std::int32_t> elements;    ///< [num_owned]
+  const DeviceTopology* topology = nullptr;              ///< outlives the epoch
+  std::span<const std::int32_t> elements;                ///< [num_owned]
   std::vector<std::vector<std::int32_t>> halo_elements;  ///< by list, [num_halo]
   std::vector<HaloSlots> slots;                          ///< by list
   std::int64_t plan_handle = 0;                          ///< of the ExchangeSet, 0 for none
@@ -32,12 +32,12 @@ struct EpochInput {
 
 /// What one step gives, on the host; lives until the next.
 struct StepOutput {
-  double energy = 0;              ///< eV, of the owned atoms
-  Mat3 virial{};                  ///< eV, of the owned receivers' edges
-  std::span<const Vec3> forces;   ///< eV/Å, of owned rows
-  std::vector<Vec3> halo_forces;  ///< eV/Å, what the owners of halo rows still have to get; none with an exchange
+  double energy = 0;               ///< eV, of the owned atoms
+  Mat3 virial{};                   ///< eV, of the owned receivers' edges
+  std::span<const Vec3> forces;    ///< eV/Å, of owned rows
+  std::vector<Vec3> halo_forces;   ///< eV/Å, what the owners of halo rows still have to get; none with an exchange
   std::vector<Mat3> atom_virials;  ///< eV, [num_owned + widest num_halo], if asked for
-  std::int64_t num_edges = 0;     ///< of all lists
+  std::int64_t num_edges = 0;      ///< of all lists
 };
 
 /// The model's step of one rank: from positions to forces, on the artifact's device.
@@ -67,15 +67,16 @@ class Step {
 
   struct Report {
     std::int64_t captures = 0;
-    std::int64_t overflows = 0;     ///< steps that were repeated with more room for edges
-    std::int64_t runs = 0;          ///< of the step, repetitions included
-    std::int64_t recorded_runs = 0;  ///< times that the host queued the step kernel by kernel, to run or to capture
+    std::int64_t overflows = 0;       ///< steps that were repeated with more room for edges
+    std::int64_t runs = 0;            ///< of the step, repetitions included
+    std::int64_t recorded_runs = 0;   ///< times that the host queued the step kernel by kernel, to run or to capture
     std::int64_t foreseen_bytes = 0;  ///< on a GPU, by the passport
-    std::size_t peak_bytes = 0;     ///< of PyTorch's allocator on a GPU
+    std::size_t peak_bytes = 0;       ///< of PyTorch's allocator on a GPU
   };
   [[nodiscard]] const Report& report() const noexcept;
 
-  /// Median time of the compiled model alone on the last step's inputs, s: what a step would cost if all else were free.
+  /// Median time of the compiled model alone on the last step's inputs, s: what a step would cost if all else were
+  /// free.
   [[nodiscard]] double time_model(int repeats);
 
  private:

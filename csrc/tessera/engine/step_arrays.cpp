@@ -37,10 +37,11 @@ at::Tensor view_of(void* data, std::vector<std::int64_t> sizes, at::ScalarType t
 /// The values of an output of the model, [rows, width] in float64 on the right device.
 const double* values_of(const at::Tensor& output, std::int64_t rows, std::int64_t width, const char* name)
 {
-  TESSERA_REQUIRE(output.scalar_type() == at::kDouble && output.is_contiguous() && output.dim() > 0 &&
-                      output.size(0) == rows && output.numel() == rows * width,
-                  "the model returned {} as {} values in {} rows: expected float64, {} rows of {}; re-export the artifact",
-                  name, output.numel(), output.dim() > 0 ? output.size(0) : 0, rows, width);
+  TESSERA_REQUIRE(
+      output.scalar_type() == at::kDouble && output.is_contiguous() && output.dim() > 0 && output.size(0) == rows &&
+          output.numel() == rows * width,
+      "the model returned {} as {} values in {} rows: expected float64, {} rows of {}; re-export the artifact", name,
+      output.numel(), output.dim() > 0 ? output.size(0) : 0, rows, width);
   return output.const_data_ptr<double>();
 }
 
@@ -125,7 +126,7 @@ void StepArrays::fill_rows(std::span<const std::int32_t> elements)
   }
   element_.assign(element, stream_);
   weight_.assign(weight, stream_);
-  synchronize(stream_);  // the sources end here
+  synchronize(stream_);                                                        // the sources end here
   std::fill(staged_input_.items().begin(), staged_input_.items().end(), 0.0);  // rows that stay empty
 }
 
@@ -204,8 +205,8 @@ void StepArrays::queue_sums(const std::vector<at::Tensor>& outputs)
   clear_bytes(totals_.data(), totals_.count() * sizeof(double), stream_);
   for (std::size_t l = 0; l < lists_.size(); ++l) {
     const ListView list = view(l);
-    add_forces(list, values_of(outputs[l + 1], list.extents.edges, 3, "edge_gradient"), {forces_.data(), totals_.data()},
-               stream_);
+    add_forces(list, values_of(outputs[l + 1], list.extents.edges, 3, "edge_gradient"),
+               {forces_.data(), totals_.data()}, stream_);
   }
   add_energies(values_of(outputs[0], num_rows_, 1, "atom_energy"), view(0).num_owned, num_rows_, totals_.data(),
                stream_);
@@ -315,9 +316,10 @@ std::string StepArrays::describe_memory() const
   const MemoryUse use = memory_of(stream_.device);
   std::string edges;
   for (const ListArrays& list : lists_) edges += format(edges.empty() ? "{}" : " + {}", list.extents().edges);
-  return format("the model takes about {} MiB for {} atoms and {} edges (one number a cutoff) of this rank; {} of {} MiB of {} "
-                "are free",
-                foresee_bytes() >> 20, num_owned_, edges, use.free >> 20, use.total >> 20, gpu_name(stream_.device.gpu));
+  return format(
+      "the model takes about {} MiB for {} atoms and {} edges (one number a cutoff) of this rank; {} of {} MiB of {} "
+      "are free",
+      foresee_bytes() >> 20, num_owned_, edges, use.free >> 20, use.total >> 20, gpu_name(stream_.device.gpu));
 }
 
 }  // namespace tessera

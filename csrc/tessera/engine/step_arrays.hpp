@@ -67,14 +67,14 @@ class StepArrays {
   std::int64_t plan_handle_ = 0;
   DeviceHaloExchange* exchange_ = nullptr;
   std::int64_t num_owned_ = 0, num_rows_ = 0, wide_slots_ = 0;
-  std::vector<std::int32_t> wide_slot_;  // [widest num_halo]
+  std::vector<std::int32_t> wide_slot_;    // [widest num_halo]
   mutable std::vector<ListArrays> lists_;  // their views write
   DeviceArray<std::int64_t> element_, charge_, multiplicity_;
   DeviceArray<double> weight_;
   DeviceArray<double> input_, forces_, totals_, sums_, partial_, virials_;
-  DeviceArray<double> staged_input_, staged_result_;       // pinned: input; forces, then sums
-  DeviceArray<std::int64_t> staged_status_;                // pinned: [lists, 2]
-  DeviceArray<std::int64_t> staged_scalars_;               // pinned
+  DeviceArray<double> staged_input_, staged_result_;  // pinned: input; forces, then sums
+  DeviceArray<std::int64_t> staged_status_;           // pinned: [lists, 2]
+  DeviceArray<std::int64_t> staged_scalars_;          // pinned
   DeviceArray<std::byte> scratch_;
 };
 

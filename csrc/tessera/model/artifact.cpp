@@ -23,8 +23,8 @@ namespace {
 constexpr std::int64_t kLeastExtent = 2;   // compiled code takes extents 0 and 1 for constants
 constexpr double kPaddingDistance = 1000;  // in cutoffs: no envelope reaches that far
 
-/// How PyTorch multiplies float32 matrices, a setting of the process, while artifacts run: the first one sets it, the last
-/// one sets it back (virtual ranks run the same artifact at once).
+/// How PyTorch multiplies float32 matrices, a setting of the process, while artifacts run: the first one sets it, the
+/// last one sets it back (virtual ranks run the same artifact at once).
 class MatmulScope {
  public:
   explicit MatmulScope(const std::string& matmul)

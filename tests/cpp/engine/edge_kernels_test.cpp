@@ -66,7 +66,9 @@ class RankLists {
  public:
   RankLists(const RankTopology& rank, const Box& box, const std::vector<Vec3>& extended, const Room& room,
             StreamRef stream)
-      : stream_(stream), topology_(stream.device, rank.topology.lists.size()), input_(stream.device),
+      : stream_(stream),
+        topology_(stream.device, rank.topology.lists.size()),
+        input_(stream.device),
         scratch_(stream.device)
   {
     topology_.upload(rank.topology, stream);
@@ -303,7 +305,8 @@ TEST(Forces, and_virials_are_sums_over_edges_whatever_the_room)
           for (int a = 0; a < 3; ++a) {
             by_hand[3 * in.receiver[e] + a] -= gradient[e][a];
             by_hand[3 * in.sender[e] + a] += gradient[e][a];
-            for (int b = 0; b < 3; ++b) by_hand[3 * rank.positions.size() + 3 * a + b] -= in.vectors[e][a] * gradient[e][b];
+            for (int b = 0; b < 3; ++b)
+              by_hand[3 * rank.positions.size() + 3 * a + b] -= in.vectors[e][a] * gradient[e][b];
           }
         }
         DeviceArray<Vec3> on_device(stream.device);
