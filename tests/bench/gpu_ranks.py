@@ -34,11 +34,11 @@ SHAPES = {
 }
 HEADER = """# Weak scaling of the paper-size model over GPUs ({gpu})
 
-C = 256, 128 heads, zero-order, 3 x 5 Å + 1 x 8 Å, float32, FP32 products, random weights; water; one rank a GPU;
-NVE through LAMMPS, 0.5 fs, mean of {steps} steps with rebuilds; commit {commit}; torch {torch}. Efficiency: step of one
+C = 256, 128 heads, zero-order, 3 x 5 Å + 1 x 8 Å, float32, FP32 products, random weights; water; one rank a GPU; NVE
+through LAMMPS, 0.5 fs, mean of {steps} steps with rebuilds; commit {commit}; torch {torch}. Efficiency: step of one
 GPU over step of K at the same atoms a GPU.
 
-| atoms a GPU | GPUs | exchange | overlap | step ms | efficiency | halo atoms a GPU | MB sent a GPU and step | peak GiB |
+| atoms a GPU | GPUs | exchange | overlap | step ms | efficiency | halo atoms | MB sent a step | peak GiB |
 |---|---|---|---|---|---|---|---|---|
 """
 
@@ -88,8 +88,10 @@ def timeline(model: Path, overlap: bool) -> dict[str, list[tuple[float, float]]]
         _C.compute_on_virtual_ranks(
             str(model), 2, positions=np.array([f.positions for f in frames]),
             owners=np.broadcast_to(owners, (3, count)).astype(np.int32), elements=elements,
-            cells=[f.cell.array.tolist() for f in frames], periodic=[True] * 3, overlap=overlap, graph="off")  # fmt: skip
-    kernels = [e for e in recorded.events() if e.device_type == torch.autograd.DeviceType.CUDA and e.device_index == 0]
+            cells=[f.cell.array.tolist() for f in frames], periodic=[True] * 3, overlap=overlap,
+            graph="off")  # fmt: skip
+    cuda = torch.autograd.DeviceType.CUDA
+    kernels = [e for e in recorded.events() if e.device_type == cuda and e.device_index == 0]
     spans = {"compute": [], "exchange": []}
     for event in kernels:
         kind = "exchange" if "nccl" in event.name.lower() else "compute"
@@ -159,8 +161,8 @@ def main() -> None:
             lines.append("")
             for overlap, found in spans.items():
                 total, alone_ms = exposed(found)
-                lines.append(f"Timeline of one step, 10368 atoms a GPU, overlap {overlap}: {total:.2f} ms of exchange on "
-                             f"GPU 0, {alone_ms:.2f} ms of them with nothing else running.")  # fmt: skip
+                lines.append(f"Timeline of one step, 10368 atoms a GPU, overlap {overlap}: {total:.2f} ms of exchange "
+                             f"on GPU 0, {alone_ms:.2f} ms of them with nothing else running.")  # fmt: skip
     (options.results / "gpu_ranks.md").write_text("\n".join(lines) + "\n")
     print("\n".join(["", *lines]))
 
