@@ -26,7 +26,8 @@ def little_memory():
     torch.cuda.empty_cache()
 
 
-def test_a_run_that_finds_no_memory_ends_with_the_numbers_and_advice(artifact, little_memory):
+@pytest.mark.usefixtures("little_memory")
+def test_a_run_that_finds_no_memory_ends_with_the_numbers_and_advice(artifact):
     path = artifact("first", "float64", device="cuda")
     large = water_216().repeat((4, 4, 2))
     with pytest.raises(RuntimeError, match=r"out of GPU memory: .* MiB for 20736 atoms and \d+ \+ \d+ edges .*"
