@@ -53,7 +53,7 @@ def show(instance, **values):
 
 
 def python(folder: Path, body: str, *, ranks: int = 1, **names) -> dict[str, np.ndarray]:
-    """Run `body` after PRELUDE, in a process of its own with an empty folder for temporary files; give what it showed."""
+    """Run `body` after PRELUDE in a process with an empty folder for temporary files, and give what it showed."""
     (folder / "temporary").mkdir(exist_ok=True)
     head = f"COMMANDS = {COMMANDS!r}\n" + "".join(f"{name} = {str(value)!r}\n" for name, value in names.items())
     (folder / "use.py").write_text(head + PRELUDE + body)
@@ -203,10 +203,10 @@ for _ in range(14):
     sizes.append(resident())
 last = one if how == "clear" else start(model)
 last.close()
-left = [str(file) for file in Path(folder).iterdir()]
+left = [str(file) for file in Path(place).iterdir()]
 print("RESULT " + json.dumps({"sizes": sizes, "left": left}))
 """
-    found = python(box, body, model=models["first"], how=how, folder=box / "temporary")
+    found = python(box, body, model=models["first"], how=how, place=box / "temporary")
     sizes = found["sizes"]
     assert (sizes[-1] - sizes[4]) / 9 < GROWTH, f"MiB an instance, of {sizes}"
     assert not found["left"].size, "files of models that are gone"
