@@ -61,6 +61,7 @@ def python(folder: Path, body: str, *, ranks: int = 1, **names) -> dict[str, np.
     if ranks > 1:
         command = [str(Path(program()).with_name("mpiexec")), "-n", str(ranks), *command]
     variables = {**os.environ, "LAMMPS_PLUGIN_PATH": str(plugin().parent), "OMP_NUM_THREADS": "1"}
+    variables["LD_LIBRARY_PATH"] = f"{Path(sys.prefix) / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"  # MPI
     variables["TMPDIR"] = str(folder / "temporary")
     done = subprocess.run(
         command, cwd=folder, env=variables, capture_output=True, text=True, timeout=TIMEOUT, check=False
