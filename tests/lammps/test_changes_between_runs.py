@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from command_cases import WATERS
 from lammps_program import run_well
-from water_systems import write_data
+from water_systems import atom_ids, write_data
 
 ENERGY_RTOL = 1e-10  # sums in another order, in float64
 FORCE_ATOL = 1e-9  # eV/Å
@@ -24,6 +24,12 @@ write_dump all custom {name}.dump id fx fy fz modify sort id format float %.17g
 """
 MASSES = {"H": 1.008, "O": 15.999, "He": 4.0026}
 
+
+def types_by_id() -> list[int]:
+    """The type that each atom is read with."""
+    return [1 if WATERS.symbols[k] == "H" else 2 for k in np.argsort(atom_ids(WATERS))]
+
+
 #: name -> (commands, boundary after them). Each starts from what the one before has left.
 CHANGES = {
     "larger": ("change_box all x scale 1.02 z scale 0.99 remap", "p p p"),
@@ -35,7 +41,7 @@ CHANGES = {
     "closed": ("change_box all boundary p p p", "p p p"),
     "swapped": ("set atom 1*3 type 2\nset atom 4*9 type 1", "p p p"),
     "unseen": ("set atom 11*13 type 3", "p p p"),
-    "seen_again": ("set atom 11*12 type 1\nset atom 13 type 2", "p p p"),
+    "seen_again": ("\n".join(f"set atom {one} type {types_by_id()[one - 1]}" for one in (11, 12, 13)), "p p p"),
     "sparse_ids": ("delete_atoms group some compress no", "p p p"),
     "dense_ids": ("reset_atoms id sort yes", "p p p"),
     "replicated": ("replicate 1 1 2", "p p p"),
