@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""After a command between two runs, results are those of a fresh start from the same configuration."""
+"""After a command between two runs, and in a rerun, results are those of a fresh start from the same configuration."""
 
 from itertools import pairwise
 
@@ -93,3 +93,32 @@ def test_each_change_is_one(runs):
         else:
             assert abs(energies[name] - energies[before]) > CHANGED, name
     assert energies["seen_again"] == pytest.approx(energies["swapped"], rel=ENERGY_RTOL)
+
+
+RERUN = """units metal
+atom_style atomic
+read_data box.data
+pair_style tessera skin 2.0
+pair_coeff * * {model} H O NULL
+velocity all create 300.0 8123 loop all
+timestep 0.0005
+fix all all nve
+dump run all custom 2 run.dump id type x y z fx fy fz
+dump_modify run sort id format float %.17g
+run 6
+undump run
+dump again all custom 2 again.dump id type x y z fx fy fz
+dump_modify again sort id format float %.17g
+rerun run.dump dump x y z box yes format native
+"""
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rerun_on_many_ranks_has_the_forces_of_the_run(tmp_path, artifact, ranks):
+    write_data(tmp_path / "box.data", WATERS, list(MASSES), masses=MASSES)
+    done = run_well(RERUN.format(model=artifact("first", "float64")), tmp_path, ranks=ranks)
+    ran, again = done.dump("run.dump"), done.dump("again.dump")
+    assert len(ran) == len(again) == 4
+    for frame, repeated in zip(ran, again, strict=True):
+        np.testing.assert_allclose(repeated[:, 5:], frame[:, 5:], rtol=0, atol=FORCE_ATOL)
+    assert np.abs(ran[-1][:, 5:] - ran[0][:, 5:]).max() > 1e-3, "eV/Å: the frames differ"
