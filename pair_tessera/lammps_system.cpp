@@ -2,24 +2,21 @@
 
 #include "lammps_system.h"
 
-#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "atom.h"
-#include "atomic_weights.h"
 #include "domain.h"
+#include "input.h"
+#include "lammps_errors.h"
+#include "modify.h"
 #include "tessera/base/error.hpp"
+#include "tessera/engine/atom_types.hpp"
 #include "update.h"
 #include "utils.h"
+#include "variable.h"
 
 using namespace LAMMPS_NS;
-
-namespace {
-
-constexpr double kMassTolerance = 0.1;  // u; data files round, but no two neighbouring elements are this close
-
-}  // namespace
 
 tessera::AtomsInput LammpsSystem::read()
 {
@@ -55,6 +52,19 @@ tessera::Box LammpsSystem::box() const
                       {domain->xperiodic != 0, domain->yperiodic != 0, domain->zperiodic != 0});
 }
 
+long LammpsSystem::evaluate(const tessera::StepInteger& integer) const
+{
+  if (integer.number) return *integer.number;
+  const int index = input->variable->find(integer.variable.c_str());
+  require(index >= 0 && input->variable->equalstyle(index) != 0,
+          "{} v_{}: expected an equal-style variable of that name, found {}", integer.keyword, integer.variable,
+          index < 0 ? "none" : "one of another style");
+  modify->clearstep_compute();  // a variable may read computes, which must be current in this step and the next
+  const double value = input->variable->compute_equal(index);
+  modify->addstep_compute(update->ntimestep + 1);
+  return integer.from_variable(value);
+}
+
 void LammpsSystem::add_forces(const std::vector<tessera::Vec3>& forces) const
 {
   const double scale = energy_scale();
@@ -88,16 +98,5 @@ std::string LammpsSystem::contradicting_masses(const std::vector<std::string>& e
   const int count = atom->ntypes + 1;
   MPI_Allreduce(MPI_IN_PLACE, lightest.data(), count, MPI_DOUBLE, MPI_MIN, world);
   MPI_Allreduce(MPI_IN_PLACE, heaviest.data(), count, MPI_DOUBLE, MPI_MAX, world);
-
-  std::string lines;
-  for (int type = 1; type < count; ++type) {
-    const std::int32_t element = element_of_type_[type];
-    if (element < 0 || heaviest[type] <= 0) continue;  // NULL, no atom of this type, or no mass yet
-    const double weight = atomic_weight(elements[element]);
-    const double found = weight - lightest[type] > heaviest[type] - weight ? lightest[type] : heaviest[type];
-    if (weight > 0 && std::abs(found - weight) > kMassTolerance)
-      lines += tessera::format("\n  type {} is mapped to {} (expected {} u), but has mass {} u", type,
-                               elements[element], weight, found);
-  }
-  return lines;
+  return tessera::contradicting_masses(element_of_type_, elements, lightest, heaviest);
 }

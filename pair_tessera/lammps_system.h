@@ -7,6 +7,7 @@
 
 #include "pointers.h"
 #include "tessera/engine/engine.hpp"
+#include "tessera/engine/run_options.hpp"
 
 namespace LAMMPS_NS {
 
@@ -22,6 +23,9 @@ class LammpsSystem : protected Pointers {
 
   /// The atoms that this rank holds now, unwrapped; the spans live until the next call.
   [[nodiscard]] tessera::AtomsInput read();
+
+  /// A number, or the value of an equal-style variable in this step; all ranks call this.
+  [[nodiscard]] long evaluate(const tessera::StepInteger& integer) const;
 
   /// Adds forces (eV/Å, in the order of the last read()) to LAMMPS's.
   void add_forces(const std::vector<tessera::Vec3>& forces) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include "lammps_system.h"
 #include "pair.h"
 #include "tessera/engine/engine.hpp"
+#include "tessera/engine/run_options.hpp"
 
 namespace LAMMPS_NS {
 
@@ -29,27 +31,34 @@ class PairTessera : public Pair {
   double init_one(int type_i, int type_j) override;
   void compute(int eflag, int vflag) override;
   void finish() override;
+  void write_restart(FILE* file) override;
+  void read_restart(FILE* file) override;
+  void write_restart_settings(FILE* file) override;
+  void read_restart_settings(FILE* file) override;
+  void* extract(const char* name, int& dimension) override;
 
  private:
-  void read_keyword(const std::string& keyword, const char* value);
+  using Words = std::vector<std::string>;
+
+  void read_settings(const Words& words);
   void allocate();
-  void map_types(int num_args, char** args);
-  void set_pairs();
+  void read_coefficients(const Words& words);
+  void restore_coefficients();
   void check_run() const;
   void load_engine();
-  void describe_model() const;
-  void describe_device() const;
   void tally(const tessera::StepResult& result);
 
-  tessera::EngineOptions options_;
-  long charge_ = 0;
-  long multiplicity_ = 1;
+  Words settings_, coefficients_;  // of the pair_style and the pair_coeff line; restart files keep them
+  std::string weights_;            // hash of the weights of the model that `coefficients_` name
+  tessera::RunOptions options_;
   std::string model_file_;  // empty until pair_coeff
   tessera::Passport passport_;
   std::vector<std::int32_t> element_of_type_;
   LammpsSystem system_;
   std::unique_ptr<tessera::Engine> engine_;  // made at the first run after pair_style or pair_coeff
   tessera::EngineReport reported_;           // what the reports of earlier runs have covered
+  std::array<double, 4> values_{};           // extract(): energy, rebuilds, cuts, edges; of this rank
+  std::array<double, 4> shares_{};           // compute pair: the same, so that sums over ranks are the system's
 };
 
 }  // namespace LAMMPS_NS

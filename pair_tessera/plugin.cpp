@@ -4,26 +4,29 @@
 #include "error.h"
 #include "lammps.h"
 #include "pair_tessera.h"
+#include "platform.h"
 #include "tessera/base/error.hpp"
 
 using namespace LAMMPS_NS;
 
 namespace {
 
-// LAMMPS's documented plugin interface (manual, "Writing plugins"); some installations lack its lammpsplugin.h.
-using PairFactory = void*(void*);
-using OtherFactory = void*(void*, int, char**);
+#if defined(TESSERA_MPI_VENDOR)  // a test's claim
+constexpr std::string_view kMpi = TESSERA_MPI_VENDOR;
+#elif defined(OPEN_MPI)
+constexpr std::string_view kMpi = "Open MPI";  // in the words of LAMMPS's platform::mpi_vendor()
+#else
+constexpr std::string_view kMpi = "MPICH";  // and what shares its ABI
+#endif
 
+// LAMMPS's documented plugin interface (manual, "Writing plugins"); some installations lack its lammpsplugin.h.
 struct PluginRecord {
   const char* version;
   const char* style;
   const char* name;
   const char* info;
   const char* author;
-  union {
-    PairFactory* pair;
-    OtherFactory* other;
-  } creator;
+  void* (*create_pair)(void*);  // LAMMPS has a union of factories here
   void* handle;
 };
 
@@ -31,18 +34,19 @@ using RegisterFunction = void(PluginRecord*, void*);
 
 void* create_pair_tessera(void* lmp) { return new PairTessera(static_cast<LAMMPS*>(lmp)); }
 
-/// The layout of LAMMPS's classes changes between releases, so a plugin of another release would misread memory.
-bool fits(LAMMPS* lmp)
+/// What keeps this plugin from working with `lmp`; empty if nothing does.
+///
+/// The layout of LAMMPS's classes changes between releases, and handles of one MPI mean nothing to another.
+std::string misfit(LAMMPS* lmp)
 {
   constexpr int kBuiltFor = TESSERA_LAMMPS_VERSION;  // yyyymmdd; 0: the headers did not tell
-  if (kBuiltFor == 0 || kBuiltFor == lmp->num_ver) return true;
-  if (lmp->comm->me == 0)
-    lmp->error->warning(
-        FLERR,
-        tessera::format("pair_style tessera is not available: the plugin was compiled for LAMMPS version {}, this "
-                        "is version {} ({}). Reinstall tessera-lammps with LAMMPS_ROOT set to this LAMMPS.",
-                        kBuiltFor, lmp->num_ver, lmp->version));
-  return false;
+  if (kBuiltFor != 0 && kBuiltFor != lmp->num_ver)
+    return tessera::format("LAMMPS version {}, this is version {} ({}). Reinstall tessera-lammps with LAMMPS_ROOT",
+                           kBuiltFor, lmp->num_ver, lmp->version);
+  const std::string vendor = platform::mpi_vendor();
+  if (kMpi != vendor && !(kMpi == "MPICH" && vendor == "Intel MPI"))
+    return tessera::format("{}, this LAMMPS uses {}. Reinstall tessera-lammps with TESSERA_MPI_ROOT", kMpi, vendor);
+  return {};
 }
 
 }  // namespace
@@ -51,14 +55,20 @@ bool fits(LAMMPS* lmp)
 extern "C" void lammpsplugin_init(void* lmp, void* handle, void* register_function)
 {
   auto* lammps = static_cast<LAMMPS*>(lmp);
-  if (!fits(lammps)) return;
+  const std::string reason = misfit(lammps);
+  if (!reason.empty()) {
+    if (lammps->comm->me == 0)
+      lammps->error->warning(FLERR, "pair_style tessera is not available: the plugin was compiled for " + reason +
+                                        " set to that of this LAMMPS.");
+    return;
+  }
   PluginRecord record{};
   record.version = lammps->version;
   record.style = "pair";
   record.name = "tessera";
   record.info = "Tessera pair style (E2Former V2)";
   record.author = "the Tessera developers";
-  record.creator.pair = &create_pair_tessera;
+  record.create_pair = &create_pair_tessera;
   record.handle = handle;
   reinterpret_cast<RegisterFunction*>(register_function)(&record, lmp);
 }

@@ -36,35 +36,14 @@ EngineOptions read_engine_options(const py::dict& options)
   EngineOptions out;
   for (const auto& [key, value] : options) {
     const auto name = py::cast<std::string>(key);
-    if (name == "skin") {
-      out.skin = py::cast<double>(value);
-    } else if (name == "rebuild") {
-      out.rebuild = py::cast<std::int64_t>(value);
-    } else if (name == "recut") {
-      out.recut = py::cast<std::int64_t>(value);
-    } else if (name == "curve") {
-      out.curve = parse_curve(py::cast<std::string>(value));
-    } else if (name == "balance") {
-      out.balance = parse_balance(py::cast<std::string>(value));
-    } else if (name == "peers") {
-      out.peers = parse_peer_scheme(py::cast<std::string>(value));
-    } else if (name == "search") {
-      out.search = py::cast<std::string>(value);
-    } else if (name == "overlap") {
-      out.overlap = py::cast<bool>(value);
-    } else if (name == "exchange") {
-      out.exchange = parse_exchange(py::cast<std::string>(value));
-    } else if (name == "log") {
+    if (name == "log") {
       out.log = append_to(value);
-    } else if (name == "graph") {
-      out.graph = parse_graph_use(py::cast<std::string>(value));
-    } else if (name == "threads") {
-      out.num_threads = py::cast<int>(value);
-    } else {
-      throw py::type_error(
-          "expected skin, rebuild, recut, curve, balance, peers, search, overlap, exchange, graph, log (a list) or "
-          "threads, found '" +
-          name + "'");
+      continue;
+    }
+    const std::string text = py::isinstance<py::bool_>(value) ? (py::cast<bool>(value) ? "yes" : "no")
+                                                              : py::cast<std::string>(py::str(value));
+    if (!set_option(out, name, text)) {
+      throw py::type_error("expected " + listed(option_names()) + " or log (a list), found '" + name + "'");
     }
   }
   return out;

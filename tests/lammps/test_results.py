@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 from ase.stress import voigt_6_to_full_3x3_stress
-from lammps_program import run, run_well
+from lammps_program import run_well
 from water_systems import SYSTEMS, in_atom_order, write_data
 
 from tessera import TesseraCalculator
@@ -216,10 +216,3 @@ def test_the_charge_reaches_the_model(tmp_path, demo):
         atoms.calc = TesseraCalculator(demo, charge=charge)
         assert energies[-1] == pytest.approx(atoms.get_potential_energy(), rel=ENERGY_RTOL)
     assert abs(energies[1] - energies[0]) > 1e-3
-
-
-def test_centroid_stress_is_refused(tmp_path, demo):
-    write_data(tmp_path / "box.data", SYSTEMS["orthogonal"](), ["H", "O"])
-    finished = run(start(demo) + "compute c all centroid/stress/atom NULL pair\nrun 0\n", tmp_path)
-    assert finished.code != 0
-    assert "centroid/stress/atom" in finished.text

@@ -275,6 +275,10 @@ void Engine::Impl::collect(const AtomsInput& atoms, StepOutput output)
   if (!exchanges.is_active()) bring_home(forces, *epoch->positions);
   require_finite(forces, shard.ids(), "force");
   result.energy = output.energy;
+  result.reference_energy = 0;
+  for (const auto element : shard.elements()) {
+    result.reference_energy += artifact.passport().reference_energies[element];
+  }
   result.virial = output.virial;
   shard.to_caller<Vec3>(forces, result.forces);
   result.atom_energies.clear();

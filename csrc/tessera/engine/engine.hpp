@@ -70,6 +70,7 @@ struct AtomsInput {
 /// In the caller's order. The scalars are this rank's share: their sum over ranks is the system's value.
 struct StepResult {
   double energy = 0;                  ///< eV
+  double reference_energy = 0;        ///< eV, the model's reference energies, which `energy` includes
   Mat3 virial{};                      ///< eV, -dE/dstrain (LAMMPS's sign: positive pushes outwards)
   std::vector<Vec3> forces;           ///< eV/Å
   std::vector<double> atom_energies;  ///< eV; if wanted

@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/engine/engine.hpp"
 
 namespace tessera {
 
-/// "hilbert" or "morton". @throws Error(collective) naming the choices.
-[[nodiscard]] CurveKind parse_curve(std::string_view name);
+/// The keywords of set_option().
+[[nodiscard]] std::vector<std::string> option_names();
 
-/// "atoms" or "edges". @throws Error(collective) naming the choices.
-[[nodiscard]] Balance parse_balance(std::string_view name);
+/// Sets the option that `keyword` names from its text, as input scripts spell it: "skin" "1.5", "overlap" "no".
+///
+/// @returns whether there is an option of that name.
+/// @throws Error(collective) if `text` is no value of the option, naming those that are.
+[[nodiscard]] bool set_option(EngineOptions& options, std::string_view keyword, std::string_view text);
 
-/// "auto", "nccl", "staged" or "messages". @throws Error(collective) naming the choices.
-[[nodiscard]] ExchangeRoute parse_exchange(std::string_view name);
+/// The integer that `text` spells, in all of it; none otherwise.
+[[nodiscard]] std::optional<long> parse_integer(std::string_view text);
 
-/// "on", "off" or "check". @throws Error(collective) naming the choices.
-[[nodiscard]] GraphUse parse_graph_use(std::string_view name);
-
-/// "yes" or "no". @throws Error(collective) naming the choices.
-[[nodiscard]] bool parse_yes_no(std::string_view option, std::string_view name);
+/// "H, O, K"
+[[nodiscard]] std::string listed(const std::vector<std::string>& items);
 
 }  // namespace tessera

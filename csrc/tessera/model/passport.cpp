@@ -284,6 +284,10 @@ void check(const std::string& path, const Passport& passport)
            cutoffs.size(), kExport);
   }
   if (passport.elements.empty()) refuse(path, "expected at least one element, found none; re-export with {}", kExport);
+  if (passport.reference_energies.size() != passport.elements.size()) {
+    refuse(path, "expected {} reference energies, one an element, found {}; re-export with {}", passport.elements.size(),
+           passport.reference_energies.size(), kExport);
+  }
 }
 
 }  // namespace
@@ -335,6 +339,7 @@ Passport read_passport(const std::string& path)
   passport.tessera_version = fields.text("tessera_version");
   passport.weights_sha256 = fields.text("weights_sha256");
   passport.elements = fields.texts("elements");
+  passport.reference_energies = fields.numbers("reference_energies");
   passport.cutoffs = fields.numbers("cutoffs");
   passport.uses_charge = fields.flag("uses_charge");
   passport.charge_range = fields.range("charge_range");
@@ -343,7 +348,7 @@ Passport read_passport(const std::string& path)
   passport.num_messages = fields.integer("num_messages");
   passport.receptive_radius = fields.number("receptive_radius");
   passport.recompute = fields.texts("recompute");
-  for (const char* key : {"stages", "reference_energies", "energy_unit", "length_unit", "channels", "model_config"}) {
+  for (const char* key : {"stages", "energy_unit", "length_unit", "channels", "model_config"}) {
     (void)fields.at(key);  // read from `json` by those who want them, but promised by the format
   }
   const auto memory = fields.inside("memory");

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: MIT
 # Sets `out` to the release (yyyymmdd) of the LAMMPS in `include` (source tree) or `root` (installed), 0 if nothing tells.
 function(read_lammps_version out include root)
   set(${out} 0 PARENT_SCOPE)

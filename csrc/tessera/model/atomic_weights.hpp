@@ -1,11 +1,11 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT
 #pragma once
 
 #include <array>
 #include <string_view>
 #include <utility>
 
-namespace LAMMPS_NS {
+namespace tessera {
 
 /// Standard atomic weights, u (IUPAC, conventional values; elements without one: mass of the longest-lived isotope).
 inline constexpr std::array<std::pair<std::string_view, double>, 118> kAtomicWeights = {{
@@ -39,4 +39,4 @@ constexpr double atomic_weight(std::string_view symbol)
   return 0;
 }
 
-}  // namespace LAMMPS_NS
+}  // namespace tessera
