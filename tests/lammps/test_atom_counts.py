@@ -102,7 +102,11 @@ def test_all_atoms_may_go_and_others_come(box, first, ranks):
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_evaporating_atoms_leave_at_once(box, first, ranks):
-    events = ["region all block INF INF INF INF INF INF\nfix steam all evaporate 1 2 all 4931\nrun 1\n", "run 1\n", "run 3\n"]
+    events = [
+        "region all block INF INF INF INF INF INF\nfix steam all evaporate 1 2 all 4931\nrun 1\n",
+        "run 1\n",
+        "run 3\n",
+    ]
     _, counts = assert_fresh_runs_agree(first, events, box, ranks)
     assert counts == [34, 32, 26]
 
@@ -114,13 +118,13 @@ def test_deposited_atoms_count_on_four_ranks(box, first):
     assert counts[-1] > 36
 
 
-GCMC = "fix swap all gcmc 1 {exchanges} {moves} 2 29494 {temperature} {potential} 0.2 full_energy overlap_cutoff 0.8 {more}\n"
+GCMC = "fix swap all gcmc 1 {exchanges} {moves} 2 29494 {temperature} {potential} 0.2 full_energy {more}\n"
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_grand_canonical_insertions_and_moves_keep_the_energy_right(box, first, ranks):
     """The reference energy of O is -2041 eV, so that insertions always pass at this chemical potential."""
-    swap = GCMC.format(exchanges=3, moves=3, temperature=300.0, potential=0.0, more="max 30")
+    swap = GCMC.format(exchanges=3, moves=3, temperature=300.0, potential=0.0, more="overlap_cutoff 0.8 max 45")
     _, counts = assert_fresh_runs_agree(first, [swap + "run 1\n", "run 1\n", "run 1\n"], box, ranks)
     assert counts[-1] > 36
 
@@ -128,7 +132,7 @@ def test_grand_canonical_insertions_and_moves_keep_the_energy_right(box, first, 
 @pytest.mark.xfail(strict=True, reason="the style sees atoms that fix gcmc excludes, so a deletion costs nothing")
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_grand_canonical_deletion_costs_the_energy_of_the_atom(box, first, ranks):
-    """A deletion is tried by `neigh_modify exclude` on one atom; 2041 eV against a potential of -1000 eV, it never pays."""
+    """fix gcmc tries it by `neigh_modify exclude` on one atom; 2041 eV against a potential of -1000, none passes."""
     swap = GCMC.format(exchanges=6, moves=0, temperature=50000.0, potential=-1000.0, more="max 12")
     script = start(first) + MOTION.replace("fix move all nve\n", "") + swap + "run 2\n"
     script += 'print "deletions: $(f_swap[5]) $(f_swap[6])"\n'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every way LAMMPS moves atoms and box: integrators, barostats, minimizers, constraints, replicas; on 1, 2 and 4 ranks."""
+"""Every way LAMMPS moves atoms and box: integrators, barostats, minimizers, constraints, replicas; on many ranks."""
 
 import re
 from pathlib import Path
