@@ -94,14 +94,14 @@ def test_many_ranks_in_each_ensemble_equal_one_rank_frame_by_frame(tilted, first
     assert (np.ptp(table["Volume"]) > 0) == (name in ("iso", "aniso", "tri"))
 
 
-RAMPS = {  # (motion, least relative change of the volume)
-    "squeezed": ("fix 2 all deform 1 x erate -40 y erate -40 z erate -40 remap x\n", 0.2),
-    "stretched": ("fix 2 all deform 1 x erate 60 z erate 20 remap x\n", 0.2),
-    "sheared past a swap": ("fix 2 all deform 1 xy erate 120 xz erate -40 remap x flip yes\n", 0.0),
-    "velocities remapped": ("fix 2 all deform 1 y erate -40 xy erate 40 remap v\n", 0.05),
-    "atoms left behind": ("fix 2 all deform 1 x erate 20 remap none\n", 0.05),
-    "images far from the box": ("set atom 1*5 image 7 -3 2\nfix 2 all deform 1 x erate -40 xz erate 40\n", 0.1),
-    "hard barostat": ("unfix 1\nfix 1 all npt temp 300 300 0.01 iso 0 3e8 0.001\n", 0.02),
+RAMPS = {  # (motion, least relative change of the volume, least number of rebuilds)
+    "squeezed": ("fix 2 all deform 1 x erate -40 y erate -40 z erate -40 remap x\n", 0.2, 2),
+    "stretched": ("fix 2 all deform 1 x erate 60 z erate 20 remap x\n", 0.2, 1),
+    "sheared past a swap": ("fix 2 all deform 1 xy erate 120 xz erate -40 remap x flip yes\n", 0.0, 2),
+    "velocities remapped": ("fix 2 all deform 1 y erate -40 xy erate 40 remap v\n", 0.05, 2),
+    "atoms left behind": ("fix 2 all deform 1 x erate -40 y erate -40 remap none\n", 0.2, 2),
+    "images far from the box": ("set atom 1*5 image 7 -3 2\nfix 2 all deform 1 x erate -40 xz erate 40\n", 0.1, 2),
+    "hard barostat": ("unfix 1\nfix 1 all npt temp 300 300 0.01 iso 1e6 1e6 0.01\n", 0.05, 1),
 }
 
 
@@ -114,7 +114,7 @@ RAMPS = {  # (motion, least relative change of the volume)
 )
 def test_a_fast_ramp_of_the_cell_rebuilds_in_time(tilted, first, name, ranks):
     """Pairs of far faces come close by the strain alone. fix deform moves the box after the forces, so no rerun."""
-    motion, change = RAMPS[name]
+    motion, change, least = RAMPS[name]
     script = start(first, options="{}") + "fix 1 all nve\n" + motion + "run 20\n"
     kept = run_well(script.format("skin 1.5"), tilted, ranks=ranks)
     built = run_well(script.format("skin 0.0 rebuild 1"), tilted)
@@ -123,7 +123,7 @@ def test_a_fast_ramp_of_the_cell_rebuilds_in_time(tilted, first, name, ranks):
     if "swap" in name:
         assert np.abs(np.diff(table["Xy"])).max() > 5.0, "Å: the cell was swapped"
     if "images" not in name:  # those move by the box length times the strain, and each step asks for a new list
-        assert 1 < rebuilds(kept) < rebuilds(built) == 21
+        assert least <= rebuilds(kept) < rebuilds(built) == 21
     np.testing.assert_allclose(table["PotEng"], expected["PotEng"], rtol=SAME_RUN_RTOL)
     for pressure in REPEATED[2:]:
         atol = RERUN_RTOL * np.abs(expected["Pxx"]).max()
