@@ -13,7 +13,8 @@ from water_systems import SMALL, SYSTEMS, atom_ids, water, write_data
 RERUN_RTOL = 1e-8  # of the largest value: a dump holds the box in ~16 digits, and pressures are differences
 SAME_FORCE_ATOL = 1e-9  # eV/Å: one configuration, other row order
 SAME_RUN_RTOL = 1e-10  # energies of a few steps; rounding grows along a trajectory
-SAME_MINIMUM_ATOL = 1e-6  # eV: the path to a minimum depends on rounding, its energy to second order only
+SAME_MINIMUM_ATOL = 1e-4  # eV: rounding grows along the path, and forces of FORCE_NORM are left at its end
+FORCE_NORM = 0.02  # eV/Å
 NUMDIFF_ATOL = 1e-4  # eV/Å: second-order differences over 2e-4 Å, and the small steps of the softmax at a cutoff
 CONSTRAINT_ATOL = 1e-6  # Å: fix shake iterates to a relative 1e-8, a rigid body is exact
 
@@ -134,15 +135,15 @@ def rebuilds(done: Finished) -> int:
     return int(re.search(r"Tessera: \d+ steps on \d+ rank\(s\), (\d+) rebuilds", done.text)[1])
 
 
-@pytest.mark.parametrize(("style", "ranks"), [("cg", 2), ("fire", 4)])
+@pytest.mark.parametrize(("style", "ranks"), [("cg", 2), ("fire", 2)])
 def test_minimizers_reach_one_minimum_on_one_rank_and_many(tmp_path, demo, style, ranks):
     write_data(tmp_path / "box.data", water((1, 1, 2), seed=8), ["H", "O"])
     tables = []
     for count in (1, ranks):
-        script = start(demo) + f"min_style {style}\nmin_modify norm max\nminimize 0 1e-3 400 800\n"
+        script = start(demo) + f"min_style {style}\nmin_modify norm max\nminimize 0 {FORCE_NORM} 300 600\n"
         tables.append(thermo(run_well(script, tmp_path, ranks=count).text)[0])
         assert tables[-1]["PotEng"][-1] < tables[-1]["PotEng"][0] - 0.01
-        assert tables[-1]["Fmax"][-1] < 1e-3
+        assert tables[-1]["Fmax"][-1] < FORCE_NORM
     ends = [table["PotEng"][-1] for table in tables]
     assert ends[0] == pytest.approx(ends[1], rel=0, abs=SAME_MINIMUM_ATOL)
 
@@ -217,7 +218,7 @@ CONSTRAINTS = {
 }
 
 
-@pytest.mark.parametrize(("name", "ranks"), [("shake", 4), ("rigid", 2), ("rigid/small", 2)])
+@pytest.mark.parametrize(("name", "ranks"), [("shake", 2), ("rigid", 4), ("rigid/small", 2)])
 def test_constrained_molecules_keep_their_shape_on_one_rank_and_many(tmp_path, first, name, ranks):
     """Bonds exist here, and special_bonds leaves bonded pairs out of LAMMPS's lists, but not out of the model's."""
     write_molecules(tmp_path / "box.data", SMALL)
