@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -40,6 +41,15 @@ class Finished:
         return [array[np.argsort(array[:, 0])] for array in arrays]
 
 
+def thermo(text: str) -> list[dict[str, np.ndarray]]:
+    """One table a run: column name -> values."""
+    tables = []
+    for block in re.findall(r"^ *Step .*?(?=^Loop time)", text, re.MULTILINE | re.DOTALL):
+        names, *lines = [line.split() for line in block.splitlines() if not line.startswith("WARNING")]
+        tables.append({name: np.array([float(line[k]) for line in lines]) for k, name in enumerate(names)})
+    return tables
+
+
 def plugin() -> Path:
     """The built plugin: in a folder of LAMMPS_PLUGIN_PATH (a build tree), or in the installed package."""
     folders = [*os.environ.get("LAMMPS_PLUGIN_PATH", "").split(":"), plugin_folder()]
@@ -68,11 +78,12 @@ def bare_program() -> str:
 
 def run(
     script: str, folder: Path, *, ranks: int = 1, is_bare: bool = False,
-    environment: dict[str, str | None] | None = None,
+    environment: dict[str, str | None] | None = None, arguments: Sequence[str] = (),
 ) -> Finished:  # fmt: skip
     """Run `script` in `folder` on `ranks` MPI ranks; None in `environment` removes a variable.
 
-    `is_bare` leaves out the launcher, which would load the plugin of an installed tessera by itself.
+    `is_bare` leaves out the launcher, which would load the plugin of an installed tessera by itself; `arguments` are
+    more of the command line (`-partition`).
     """
     variables = {**os.environ, "LAMMPS_PLUGIN_PATH": str(plugin().parent), "OMP_NUM_THREADS": "1"}
     if is_bare:  # the launcher also says where MPI is
@@ -84,7 +95,7 @@ def run(
     for stale in folder.glob("forces.dump"):
         stale.unlink()
     (folder / "in.test").write_text(script)
-    command = [bare_program() if is_bare else program(), "-in", "in.test", "-log", "none"]
+    command = [bare_program() if is_bare else program(), "-in", "in.test", "-log", "none", *arguments]
     if ranks > 1:
         command = [str(Path(program()).with_name("mpiexec")), "-n", str(ranks), *command]
     done = subprocess.run(

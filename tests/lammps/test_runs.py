@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from lammps_program import run_well
+from lammps_program import run_well, thermo
 from water_systems import SMALL, SYSTEMS, write_data
 
 SAME_ENERGY_RTOL = 1e-10  # one configuration, other row order
@@ -33,15 +33,6 @@ dump_modify all sort id format float %.17g\n"
 def start(model, *, units="metal", options="skin 0.6", modify="", seed=12345):
     timestep = 0.00025 if units == "metal" else 0.25
     return START.format(units=units, options=options, modify=modify, model=model, timestep=timestep, seed=seed)
-
-
-def thermo(text: str) -> list[dict[str, np.ndarray]]:
-    """One table a run: column name -> values."""
-    tables = []
-    for block in re.findall(r"^ *Step .*?(?=^Loop time)", text, re.MULTILINE | re.DOTALL):
-        names, *lines = [line.split() for line in block.splitlines() if not line.startswith("WARNING")]
-        tables.append({name: np.array([float(line[k]) for line in lines]) for k, name in enumerate(names)})
-    return tables
 
 
 @pytest.fixture
