@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-
 #include "lammps_system.h"
 
 #include <cstring>
-#include <limits>
 
 #include "atom.h"
 #include "domain.h"
 #include "input.h"
 #include "lammps_errors.h"
 #include "modify.h"
-#include "tessera/base/error.hpp"
+#include "neighbor.h"
+#include "tessera/comm/mpi.hpp"
 #include "tessera/engine/atom_types.hpp"
 #include "update.h"
 #include "utils.h"
@@ -24,12 +23,13 @@ tessera::AtomsInput LammpsSystem::read()
   // Exact test of "other atoms or another order": it holds after LAMMPS has sorted or migrated atoms, after an exchange
   // of types or ids without a new neighbour list, and spares the rebuild when re-neighbouring left everything in place.
   bool is_reordered = static_cast<int>(ids_.size()) != num_atoms;
+  const int excluded = excluded_groups();
   positions_.resize(num_atoms);
   elements_.resize(num_atoms);
   ids_.resize(num_atoms);
   for (int i = 0; i < num_atoms; ++i) {
     domain->unmap(atom->x[i], atom->image[i], positions_[i].data());
-    const std::int32_t element = element_of_type_[atom->type[i]];
+    const std::int32_t element = (atom->mask[i] & excluded) != 0 ? -1 : element_of_type_[atom->type[i]];
     const std::int64_t id = atom->tag[i];
     is_reordered = is_reordered || id != ids_[i] || element != elements_[i];
     elements_[i] = element;
@@ -42,6 +42,28 @@ tessera::AtomsInput LammpsSystem::read()
   input.box = box();
   input.is_reordered = is_reordered;
   return input;
+}
+
+/// Bits of the groups whose atoms interact with none: `neigh_modify exclude group X all`, as fix gcmc has it.
+int LammpsSystem::excluded_groups() const
+{
+  constexpr int kAll = 1;
+  int bits = 0;
+  for (int k = 0; k < neighbor->nex_group; ++k) {
+    if (neighbor->ex2_bit[k] == kAll) bits |= neighbor->ex1_bit[k];
+    if (neighbor->ex1_bit[k] == kAll) bits |= neighbor->ex2_bit[k];
+  }
+  return bits;
+}
+
+void LammpsSystem::check_exclusions() const
+{
+  int num_parts = neighbor->nex_type + neighbor->nex_mol + neighbor->includegroup;
+  for (int k = 0; k < neighbor->nex_group; ++k) num_parts += neighbor->ex1_bit[k] != 1 && neighbor->ex2_bit[k] != 1;
+  require(
+      num_parts == 0,
+      "neigh_modify: expected no exclude or include but `exclude group X all`, found another; a model of many bodies "
+      "cannot leave pairs out: use NULL in pair_coeff, or `neigh_modify exclude none` (`include all`)");
 }
 
 tessera::Box LammpsSystem::box() const
@@ -77,26 +99,13 @@ double LammpsSystem::energy_scale() const
   if (std::strcmp(update->unit_style, "metal") == 0) return 1.0;
   if (std::strcmp(update->unit_style, "real") == 0)
     return utils::get_conversion_factor(utils::ENERGY, utils::METAL2REAL);
-  tessera::fail(
-      tessera::Reach::collective,
-      "expected units metal (eV, ps) or real (kcal/mol, fs), found units {}; put `units metal` or `units real` "
-      "at the top of the input",
-      update->unit_style);
+  tessera::refuse_units(update->unit_style);
 }
 
 std::string LammpsSystem::contradicting_masses(const std::vector<std::string>& elements) const
 {
-  // Lightest and heaviest atom of each type over all ranks; with masses per type the two are equal.
-  std::vector<double> lightest(atom->ntypes + 1, std::numeric_limits<double>::infinity());
-  std::vector<double> heaviest(atom->ntypes + 1, -std::numeric_limits<double>::infinity());
-  for (int i = 0; i < atom->nlocal; ++i) {
-    const int type = atom->type[i];
-    const double mass = atom->rmass ? atom->rmass[i] : atom->mass[type];
-    lightest[type] = std::min(lightest[type], mass);
-    heaviest[type] = std::max(heaviest[type], mass);
-  }
-  const int count = atom->ntypes + 1;
-  MPI_Allreduce(MPI_IN_PLACE, lightest.data(), count, MPI_DOUBLE, MPI_MIN, world);
-  MPI_Allreduce(MPI_IN_PLACE, heaviest.data(), count, MPI_DOUBLE, MPI_MAX, world);
-  return tessera::contradicting_masses(element_of_type_, elements, lightest, heaviest);
+  std::vector<double> masses(atom->nlocal);
+  for (int i = 0; i < atom->nlocal; ++i) masses[i] = atom->rmass ? atom->rmass[i] : atom->mass[atom->type[i]];
+  return tessera::contradicting_masses(element_of_type_, elements, {atom->type, masses.size()}, masses,
+                                       *tessera::make_mpi_communicator(world));
 }

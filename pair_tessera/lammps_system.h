@@ -30,6 +30,9 @@ class LammpsSystem : protected Pointers {
   /// Adds forces (eV/Å, in the order of the last read()) to LAMMPS's.
   void add_forces(const std::vector<tessera::Vec3>& forces) const;
 
+  /// Refuses what neigh_modify leaves out, whole atoms apart, which read() leaves out; collective.
+  void check_exclusions() const;
+
   /// LAMMPS's energy unit per eV.
   [[nodiscard]] double energy_scale() const;
 
@@ -38,6 +41,7 @@ class LammpsSystem : protected Pointers {
 
  private:
   [[nodiscard]] tessera::Box box() const;
+  [[nodiscard]] int excluded_groups() const;
 
   std::vector<std::int32_t> element_of_type_;
   std::vector<tessera::Vec3> positions_;

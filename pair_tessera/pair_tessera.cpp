@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-
 #include "pair_tessera.h"
 
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
 #include "atom.h"
@@ -11,7 +10,8 @@
 #include "force.h"
 #include "lammps_errors.h"
 #include "memory.h"
-#include "neighbor.h"
+#include "modify.h"
+#include "tessera/base/tensor_order.hpp"
 #include "tessera/comm/mpi.hpp"
 #include "tessera/engine/atom_types.hpp"
 #include "tessera/engine/restart_words.hpp"
@@ -19,16 +19,6 @@
 #include "utils.h"
 
 using namespace LAMMPS_NS;
-
-namespace {
-
-/// Indices of a tensor's components as LAMMPS orders them: six of a symmetric one, nine of any.
-constexpr std::array<std::array<int, 2>, 9> kComponents{
-    {{0, 0}, {1, 1}, {2, 2}, {0, 1}, {0, 2}, {1, 2}, {1, 0}, {2, 0}, {2, 1}}};
-
-constexpr std::array<const char*, 4> kValues{"energy", "rebuilds", "cuts", "edges"};
-
-}  // namespace
 
 PairTessera::PairTessera(LAMMPS* lmp) : Pair(lmp), system_(lmp)
 {
@@ -89,17 +79,11 @@ void PairTessera::coeff(int num_args, char** args)
 
 void PairTessera::read_coefficients(const Words& words)
 {
-  require(
-      words.size() >= 2 && words[0] == "*" && words[1] == "*",
-      "pair_coeff: expected `pair_coeff * * model.pt2 <element of each atom type>`, found `{} {}` instead of `* *`; "
-      "one model serves all types, and NULL leaves a type out",
-      words.empty() ? "" : words[0], words.size() < 2 ? "" : words[1]);
-  require(words.size() >= 3,
-          "pair_coeff: expected a model file after `* *`, found the end of the line; `tessera-export` writes it");
-  const std::string found = utils::get_potential_file_path(words[2]);  // also looks in LAMMPS_POTENTIALS
-  const std::string file = found.empty() ? words[2] : found;
+  const auto [name, symbols] = tessera::parse_pair_coefficients(words);
+  const std::string found = utils::get_potential_file_path(name);  // also looks in LAMMPS_POTENTIALS
+  const std::string file = found.empty() ? name : found;
   tessera::Passport passport = tessera::read_passport(file);
-  element_of_type_ = tessera::map_types(Words(words.begin() + 3, words.end()), atom->ntypes, passport);
+  element_of_type_ = tessera::map_types(symbols, atom->ntypes, passport);
   system_.set_elements(element_of_type_);
   engine_.reset();
   model_file_ = file;
@@ -115,11 +99,7 @@ void PairTessera::restore_coefficients()
   read_coefficients(Words(coefficients_));
   if (weights_ == expected) return;
   const std::string changed = std::exchange(model_file_, {});
-  weights_ = expected;
-  require(false,
-          "{}: expected the model that the restart file was written with (weights {}), found another one (weights {}); "
-          "put the former back, or name the model with pair_coeff after read_restart",
-          changed, expected, passport_.weights_sha256);
+  tessera::refuse_other_weights(changed, expected, std::exchange(weights_, expected));
 }
 
 void PairTessera::init_style()
@@ -127,6 +107,7 @@ void PairTessera::init_style()
   guard(lmp, [&] {
     if (model_file_.empty() && !coefficients_.empty()) restore_coefficients();
     check_run();
+    is_mine_.assign((atom->ntypes + 1) * (atom->ntypes + 1), false);
     if (!engine_) load_engine();
   });
 }
@@ -139,6 +120,10 @@ void PairTessera::check_run() const
   (void)system_.energy_scale();
   require(domain->dimension == 3, "expected dimension 3, found {}; the model is three-dimensional", domain->dimension);
   require(atom->tag_enable != 0, "expected atoms with ids, found none; remove `atom_modify id no`");
+  require(
+      modify->get_fix_by_style("^numdiff/virial").empty() && modify->get_compute_by_style("^born/matrix").empty(),
+      "expected no fix numdiff/virial and no compute born/matrix, found one; they strain copies of atoms and not the "
+      "box, which this style does not see: use change_box and the pressure");
   options_.charge.check(passport_.charge_range);
   options_.multiplicity.check(passport_.multiplicity_range);
 }
@@ -155,14 +140,25 @@ void PairTessera::load_engine()
   if (comm->me != 0) return;
   if (!masses.empty())
     error->warning(FLERR, "pair_style tessera: masses contradict the elements of pair_coeff:" + masses);
-  if (neighbor->nex_type + neighbor->nex_group + neighbor->nex_mol > 0)
-    error->warning(FLERR, "pair_style tessera ignores neigh_modify exclude: all atoms of its elements interact");
   utils::logmesg(lmp, tessera::describe_model(model_file_, passport_, element_of_type_, options_.engine));
   if (passport_.device == "cuda")
     utils::logmesg(lmp, tessera::format("Tessera: rank 0 {}\n", engine_->describe_device()));
 }
 
-double PairTessera::init_one(int /*type_i*/, int /*type_j*/) { return passport_.largest_cutoff(); }
+double PairTessera::init_one(int type_i, int type_j)
+{
+  is_mine_[type_i * (atom->ntypes + 1) + type_j] = true;  // type_i <= type_j; in a hybrid only those of this style
+  return passport_.largest_cutoff();
+}
+
+/// What commands of other styles, fixes and neigh_modify ask for, known once all are initialized.
+void PairTessera::setup()
+{
+  guard(lmp, [&] {
+    tessera::require_all_pairs(element_of_type_, is_mine_);
+    system_.check_exclusions();
+  });
+}
 
 void PairTessera::compute(int eflag, int vflag)
 {
@@ -182,33 +178,23 @@ void PairTessera::compute(int eflag, int vflag)
 void PairTessera::tally(const tessera::StepResult& result)
 {
   const double scale = system_.energy_scale();
-  const auto add_virial = [scale](double* six, const tessera::Mat3& w) {
-    for (int k = 0; k < 6; ++k) {
-      const auto [a, b] = kComponents[k];
-      six[k] += scale * 0.5 * (w[a][b] + w[b][a]);
-    }
-  };
   if (eflag_global) eng_vdwl += scale * result.energy;
-  if (vflag_global) add_virial(virial, result.virial);
+  if (vflag_global) tessera::add_symmetric(virial, scale, result.virial);
   for (int i = 0; i < atom->nlocal; ++i) {
     if (eflag_atom) eatom[i] += scale * result.atom_energies[i];
-    if (vflag_atom) add_virial(vatom[i], result.atom_virials[i]);
-    if (!cvflag_atom) continue;
-    for (int k = 0; k < 9; ++k) cvatom[i][k] += scale * result.atom_virials[i][kComponents[k][0]][kComponents[k][1]];
+    if (vflag_atom) tessera::add_symmetric(vatom[i], scale, result.atom_virials[i]);
+    if (cvflag_atom) tessera::add_all(cvatom[i], scale, result.atom_virials[i]);
   }
-  const tessera::EngineReport& report = engine_->report();
-  values_ = {scale * (result.energy - result.reference_energy), static_cast<double>(report.num_rebuilds()),
-             static_cast<double>(report.cuts), static_cast<double>(report.num_edges)};
-  shares_ = values_;
+  values_ = shares_ = tessera::values_of(result, engine_->report(), scale);
   if (comm->me != 0) shares_[1] = shares_[2] = 0;  // equal on all ranks
 }
 
 void* PairTessera::extract(const char* name, int& dimension)
 {
   dimension = 0;
-  for (std::size_t k = 0; k < kValues.size(); ++k)
-    if (std::strcmp(name, kValues[k]) == 0) return &values_[k];
-  return nullptr;
+  const auto& names = tessera::kValueNames;
+  const auto found = std::find(names.begin(), names.end(), std::string_view(name));
+  return found == names.end() ? nullptr : &values_[found - names.begin()];
 }
 
 void PairTessera::write_restart_settings(FILE* file)

@@ -29,6 +29,7 @@ class PairTessera : public Pair {
   void coeff(int num_args, char** args) override;
   void init_style() override;
   double init_one(int type_i, int type_j) override;
+  void setup() override;
   void compute(int eflag, int vflag) override;
   void finish() override;
   void write_restart(FILE* file) override;
@@ -54,6 +55,7 @@ class PairTessera : public Pair {
   std::string model_file_;  // empty until pair_coeff
   tessera::Passport passport_;
   std::vector<std::int32_t> element_of_type_;
+  std::vector<bool> is_mine_;  // [types + 1, types + 1] pairs of types that LAMMPS gives to this style
   LammpsSystem system_;
   std::unique_ptr<tessera::Engine> engine_;  // made at the first run after pair_style or pair_coeff
   tessera::EngineReport reported_;           // what the reports of earlier runs have covered

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only
-
 #include "comm.h"
 #include "error.h"
 #include "lammps.h"

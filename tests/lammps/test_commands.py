@@ -145,9 +145,6 @@ EXCLUDES = {
 }
 
 
-@pytest.mark.xfail(
-    strict=True, reason="issue 7: pairs that neigh_modify leaves out are computed, with a warning at best"
-)
 @pytest.mark.parametrize("kind", EXCLUDES)
 def test_pairs_left_out_by_neigh_modify_are_refused(folder, model, kind):
     """The engine has its own list, so leaving pairs out has no effect on it: say so instead of computing them."""

@@ -265,7 +265,6 @@ thermo_style custom step pe c_1[1]\n",
 }
 
 
-@pytest.mark.xfail(strict=True, reason="not refused yet: the style sees no strain of ghost atoms, so both are wrong")
 @pytest.mark.parametrize("name", STRAINED_BY_COPIES)
 def test_what_strains_ghost_atoms_but_not_the_box_is_refused(box, first, name):
     """They move every copy of an atom and leave the box, of which Tessera makes the copies itself."""

@@ -133,7 +133,6 @@ def test_each_model_of_a_hybrid_sees_its_own_types(tmp_path, first, demo, ranks)
     assert_sum(run_well(START + both + SHOW, tmp_path, ranks=ranks), alone, (1.0, 1.0, 1.0))
 
 
-@pytest.mark.xfail(strict=True, reason="not refused yet: the pair of types is then computed by both styles")
 @pytest.mark.parametrize("other", ["lj/cut 0.01 2.0", "none"])
 def test_a_hybrid_that_takes_a_pair_of_types_from_the_model_is_refused(box, first, other):
     """In `hybrid` a later pair_coeff takes the pair 1 1 away; a model of many bodies cannot leave it out."""

@@ -154,11 +154,3 @@ def test_masses_of_single_atoms_are_checked_too(box, demo):
     text = run_well(HEAD.format(units="metal", modify="") + heavy + RUN_0.format(demo=demo, elements="H O"), box).text
     assert text.count(MASS_WARNING) == 1
     assert "but has mass 18.2 u" in text
-
-
-def test_excluded_pairs_are_warned_of(box, demo):
-    text = run_well(HEAD.format(units="metal", modify="") + RUN_0.format(demo=demo, elements="H O"), box).text
-    assert "ignores neigh_modify exclude" not in text
-    exclude = "neigh_modify exclude type 1 1\n"
-    text = run_well(HEAD.format(units="metal", modify="") + exclude + RUN_0.format(demo=demo, elements="H O"), box).text
-    assert text.count("ignores neigh_modify exclude") == 1

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <limits>
 
 #include "tessera/base/error.hpp"
 #include "tessera/engine/option_names.hpp"
@@ -53,9 +54,18 @@ std::vector<std::int32_t> map_types(const std::vector<std::string>& symbols, int
 }
 
 std::string contradicting_masses(const std::vector<std::int32_t>& element_of_type,
-                                 const std::vector<std::string>& elements, std::span<const double> lightest,
-                                 std::span<const double> heaviest)
+                                 const std::vector<std::string>& elements, std::span<const int> types,
+                                 std::span<const double> masses, Communicator& communicator)
 {
+  // Of each type over all ranks; with masses per type the two are equal. Not positive: no atom, or no mass yet.
+  std::vector<double> lightest(element_of_type.size(), std::numeric_limits<double>::infinity());
+  std::vector<double> heaviest(element_of_type.size(), -std::numeric_limits<double>::infinity());
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    lightest[types[i]] = std::min(lightest[types[i]], masses[i]);
+    heaviest[types[i]] = std::max(heaviest[types[i]], masses[i]);
+  }
+  communicator.all_reduce(lightest, Reduction::min);
+  communicator.all_reduce(heaviest, Reduction::max);
   std::string lines;
   for (std::size_t type = 1; type < element_of_type.size(); ++type) {
     const std::int32_t element = element_of_type[type];
@@ -86,6 +96,34 @@ std::string describe_model(const std::string& path, const Passport& passport,
       passport.receptive_radius, options.skin,
       options.rebuild > 0 ? format("rebuild at least every {} steps", options.rebuild)
                           : std::string("rebuild when an atom has moved half of it"));
+}
+
+PairCoefficients parse_pair_coefficients(const std::vector<std::string>& words)
+{
+  if (words.size() < 2 || words[0] != "*" || words[1] != "*") {
+    fail(Reach::collective,
+         "pair_coeff: expected `pair_coeff * * model.pt2 <element of each atom type>`, found `{} {}` instead of `* *`; "
+         "one model serves all types, and NULL leaves a type out",
+         words.empty() ? "" : words[0], words.size() < 2 ? "" : words[1]);
+  }
+  if (words.size() < 3) {
+    fail(Reach::collective,
+         "pair_coeff: expected a model file after `* *`, found the end of the line; `tessera-export` writes it");
+  }
+  return {words[2], {words.begin() + 3, words.end()}};
+}
+
+void require_all_pairs(const std::vector<std::int32_t>& element_of_type, const std::vector<bool>& is_mine)
+{
+  for (std::size_t i = 1; i < element_of_type.size(); ++i) {
+    for (std::size_t j = i; j < element_of_type.size(); ++j) {
+      if (element_of_type[i] < 0 || element_of_type[j] < 0 || is_mine[i * element_of_type.size() + j]) continue;
+      fail(Reach::collective,
+           "hybrid: expected all pairs of types with an element, found types {} and {} given to another style; a model "
+           "of many bodies cannot leave a pair out: use hybrid/overlay, or NULL for a type",
+           i, j);
+    }
+  }
 }
 
 }  // namespace tessera

@@ -63,4 +63,28 @@ RunOptions read_run_options(const std::vector<std::string>& words)
   return options;
 }
 
+std::array<double, 4> values_of(const StepResult& result, const EngineReport& report, double scale)
+{
+  return {scale * (result.energy - result.reference_energy), static_cast<double>(report.num_rebuilds()),
+          static_cast<double>(report.cuts), static_cast<double>(report.num_edges)};
+}
+
+void refuse_other_weights(const std::string& file, const std::string& expected, const std::string& found)
+{
+  fail(
+      Reach::collective,
+      "{}: expected the model that the restart file was written with (weights {}), found another one (weights {}); put "
+      "the former back, or name the model with pair_coeff after read_restart",
+      file, expected, found);
+}
+
+void refuse_units(std::string_view units)
+{
+  fail(Reach::collective,
+       "expected units metal (eV, ps) or real (kcal/mol, fs), found units {}; put `units metal` or `units real` at the "
+       "top "
+       "of the input",
+       units);
+}
+
 }  // namespace tessera

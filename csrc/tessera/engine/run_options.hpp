@@ -37,4 +37,16 @@ struct RunOptions {
 /// @throws Error(collective) for an unknown keyword, and for a value that is missing or wrong.
 [[nodiscard]] RunOptions read_run_options(const std::vector<std::string>& words);
 
+/// What a caller can ask for after a step, by name.
+inline constexpr std::array<std::string_view, 4> kValueNames{"energy", "rebuilds", "cuts", "edges"};
+
+/// Their values on this rank: energy without references times `scale`, rebuilds, cuts, edges.
+[[nodiscard]] std::array<double, 4> values_of(const StepResult& result, const EngineReport& report, double scale);
+
+/// @throws Error(collective): a restart file names a model whose weights have another hash than the file of that name.
+[[noreturn]] void refuse_other_weights(const std::string& file, const std::string& expected, const std::string& found);
+
+/// @throws Error(collective): LAMMPS's units that are neither metal nor real.
+[[noreturn]] void refuse_units(std::string_view units);
+
 }  // namespace tessera
