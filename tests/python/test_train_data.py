@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 from ase.io import read, write
+from train_inputs import ENERGIES, config, labelled_frames
 
 from tessera.model.elements import ATOMIC_NUMBERS
 from tessera.search.brute_force import neighbor_list
@@ -13,7 +14,6 @@ from tessera.train.errors import TrainError
 from tessera.train.frames import GPA, Frame
 from tessera.train.references import fit_references
 from tessera.train.settings import read_settings, settings_of
-from train_inputs import ENERGIES, config, labelled_frames
 
 # extxyz stores eight decimals.
 STORED = 2e-8

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from train_inputs import config
 
 from oracle_data import ROOT
 from tessera.checkpoint import load_checkpoint
@@ -20,7 +21,6 @@ from tessera.train.optimizer import learning_rate
 from tessera.train.ranks import Ranks
 from tessera.train.run import COLUMNS, Run
 from tessera.train.settings import OptimizerSettings, read_settings
-from train_inputs import config
 
 FALL = 20.0
 """How far the loss must fall when four frames are learned by heart."""
@@ -84,12 +84,12 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
 
 def test_a_run_in_the_way_and_another_config_are_refused(tmp_path):
     path = config(tmp_path)
-    with pytest.raises(TrainError, match="--resume: expected .*checkpoint.pt, found none"):
+    with pytest.raises(TrainError, match=r"--resume: expected .*checkpoint.pt, found none"):
         trained(path, resume=True)
     trained(path, until=1)
     with pytest.raises(TrainError, match="expected a new folder for output, found a run in"):
         trained(path)
-    with pytest.raises(TrainError, match="optimizer.learning_rate: 0.005 then, 0.1 now"):
+    with pytest.raises(TrainError, match=r"optimizer.learning_rate: 0.005 then, 0.1 now"):
         trained(config(tmp_path, optimizer={"learning_rate": 0.1}), resume=True)
 
 
@@ -108,7 +108,9 @@ def test_ranks_that_share_batches_train_as_one(tmp_path, count):
     assert state["step"] == alone.optimizer.step == 4
     for name, values in alone.model.state_dict().items():
         if values.is_floating_point():
-            assert float((state["model"][name] - values).abs().max()) < RANKS * max(1.0, float(values.abs().max())), name
+            assert float((state["model"][name] - values).abs().max()) < RANKS * max(1.0, float(values.abs().max())), (
+                name
+            )
 
 
 def test_fine_tuning_moves_only_what_is_not_frozen(tmp_path):

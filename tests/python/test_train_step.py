@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The training step: its forces, its loss, its gradients, compiled and eager."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from tessera.train.frames import Frame
 from tessera.train.loss import loss_and_gradients, penalty, predict
 from tessera.train.packs import Counts, make_packs
 from tessera.train.settings import LossSettings
-from tessera.train.step import check_agreement, compiled_step, eager_step, trace_step
+from tessera.train.step import check_agreement, eager_step, trace_step
 
 # float64, energies and forces of order 1: sums in another order.
 ROUNDING = 1e-11
@@ -106,8 +108,6 @@ def test_the_huber_penalty_is_a_square_that_goes_on_as_its_tangent():
 
 
 def test_missing_labels_weigh_nothing(model):
-    import dataclasses
-
     bare = dataclasses.replace(FRAMES[1], energy=None)
     terms = sum(loss_and_gradients(model, list(model.parameters()), pack, LOSS)[0] for pack in packs_of(model, [bare]))
     assert terms[0] == 0
@@ -122,7 +122,9 @@ def test_the_recorded_step_equals_the_eager_one_for_any_extents_and_weights():
     lonely = frame(1, periodic=False)  # an atom without an edge
     for frames in (FRAMES[:2], [lonely], FRAMES[2:]):
         (pack,) = packs_of(model, frames)
-        for found, expected in zip(recorded(*pack.flat()), loss_and_gradients(model, parameters, pack, LOSS), strict=True):
+        for found, expected in zip(
+            recorded(*pack.flat()), loss_and_gradients(model, parameters, pack, LOSS), strict=True
+        ):
             assert float((found - expected).abs().max()) < ROUNDING * max(1.0, float(expected.abs().max()))
         with torch.no_grad():
             parameters[0].add_(0.1)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tessera.model import E2Former, Graph, edge_list
+from tessera.model import E2Former, EdgeList, Graph, edge_list
 from tessera.model.graph import element_indices
 from tessera.train.edges import FrameEdges
 from tessera.train.frames import Frame
@@ -77,8 +77,6 @@ class Pack:
     @classmethod
     def unflat(cls, tensors: Sequence[Tensor]) -> "Pack":
         """Inverse of :meth:`flat`."""
-        from tessera.model import EdgeList  # noqa: PLC0415  (used here alone)
-
         first, second = len(_GRAPH), len(_GRAPH) + len(dataclasses.fields(Labels))
         lists = [
             EdgeList(**dict(zip(_LIST, tensors[start : start + len(_LIST)], strict=True)))

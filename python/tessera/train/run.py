@@ -157,8 +157,8 @@ class Run:
         state = {"epoch": self.epoch, "settings": _plain(self.settings), "optimizer": self.optimizer.state()}
         write_model(self.output, self.optimizer.averaged, self.mapping)
         write_atomically(self.output / "checkpoint.pt", state)
-        logger.info("epoch %d: loss %.4g, %s", self.epoch, row["loss"],
-                    ", ".join(f"{key} {row[key]:.4g}" for key in COLUMNS[8:11] if key in row) or "nothing held out")  # fmt: skip
+        errors = ", ".join(f"{key} {row[key]:.4g}" for key in COLUMNS[8:11] if key in row)
+        logger.info("epoch %d: loss %.4g, %s", self.epoch, row["loss"], errors or "nothing held out")
 
     def _draw(self) -> None:
         held_out = bool(self.data.validation)

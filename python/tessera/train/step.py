@@ -8,15 +8,19 @@ differentiate, and that graph is compiled.
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.fx.experimental import _config as shape_config
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tessera.model import E2Former
+from tessera.model.elements import ATOMIC_NUMBERS
+from tessera.train.edges import find_edges
 from tessera.train.errors import TrainError
+from tessera.train.frames import Frame
 from tessera.train.loss import loss_and_gradients
-from tessera.train.packs import Pack
+from tessera.train.packs import Counts, Pack, make_packs
 from tessera.train.settings import LossSettings
 
 Step = Callable[[Pack], tuple[Tensor, ...]]
@@ -59,14 +63,7 @@ def trace_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings
 
 
 def example_pack(model: E2Former) -> Pack:
-    """Make two hydrogen-like pairs of the model's first element: only ranks and dtypes matter to the trace."""
-    import numpy as np  # noqa: PLC0415
-
-    from tessera.model.elements import ATOMIC_NUMBERS  # noqa: PLC0415
-    from tessera.train.edges import find_edges  # noqa: PLC0415
-    from tessera.train.frames import Frame  # noqa: PLC0415
-    from tessera.train.packs import Counts, make_packs  # noqa: PLC0415
-
+    """Make two clusters of seven atoms: their extents become symbols, so only ranks and dtypes matter to the trace."""
     positions = 0.9 * min(model.cutoffs) * np.random.default_rng(1).random((7, 3))
     frame = Frame(
         "example", np.full(7, ATOMIC_NUMBERS[model.elements[0]]), positions, np.eye(3), (False, False, False), 0, 1,
@@ -90,7 +87,7 @@ def check_agreement(compiled: Step, eager: Step, pack: Pack, dtype: torch.dtype)
     difference = max(worst / max(scale, 1e-30), terms)
     if not difference <= AGREEMENT[dtype]:
         raise TrainError(
-            f"expected the compiled step to equal the eager one to {AGREEMENT[dtype]:g}, found a relative difference of "
-            f"{difference:.2e}; train with compile: false and report this with the torch version {torch.__version__}"
+            f"expected the compiled step to equal the eager one to {AGREEMENT[dtype]:g}, found a relative "
+            f"difference of {difference:.2e}; train with compile: false and report this with the torch version {torch.__version__}"
         )
     return difference
