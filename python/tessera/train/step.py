@@ -83,11 +83,11 @@ def check_agreement(compiled: Step, eager: Step, pack: Pack, dtype: torch.dtype)
     found, expected = compiled(pack), eager(pack)
     scale = max(float(gradient.abs().max()) for gradient in expected[1:])
     worst = max(float((a - b).abs().max()) for a, b in zip(found[1:], expected[1:], strict=True))
-    terms = float(((found[0] - expected[0]).abs() / expected[0].abs().clamp(min=1e-30)).max())
+    terms = float((found[0] - expected[0]).abs().max() / expected[0].abs().max().clamp(min=1e-30))
     difference = max(worst / max(scale, 1e-30), terms)
     if not difference <= AGREEMENT[dtype]:
         raise TrainError(
             f"expected the compiled step to equal the eager one to {AGREEMENT[dtype]:g}, found a relative "
-            f"difference of {difference:.2e}; train with compile: false and report this with the torch version {torch.__version__}"
+            f"difference of {difference:.2e}; train with compile: false and report this with torch {torch.__version__}"
         )
     return difference
