@@ -130,8 +130,8 @@ def test_fine_tuning_moves_only_what_is_not_frozen(tmp_path):
 
 
 def test_a_pattern_that_matches_nothing_is_refused_with_the_names(tmp_path):
-    settings = read_settings(config(tmp_path, model={"frozen": ["embeding.*"]}))
-    with pytest.raises(TrainError, match=r"found 'embeding.\*', which matches none; they are .*embedding.network"):
+    settings = read_settings(config(tmp_path, model={"frozen": ["embedder.*"]}))
+    with pytest.raises(TrainError, match=r"found 'embedder.\*', which matches none; they are .*embedding.network"):
         Run(settings, Ranks("cpu"))
 
 
