@@ -123,8 +123,8 @@ class TrainSettings:
     dtype: str = "float32"
     """Numbers of the network; positions, energies and the loss are float64."""
     device: str = "cpu"
-    compile: bool = True
-    """Compile the step; `false` runs it eagerly."""
+    compile: bool = False
+    """Compile the step, which takes minutes once a run; `false` runs it eagerly."""
     folder: Path = Path()
     """Folder of the config, where relative names start; not a key of the file."""
 
