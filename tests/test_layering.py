@@ -37,6 +37,13 @@ PYTHON_RULES = {
     "tessera.search": {"tessera.search"},
     "tessera.model": {"tessera.model", "tessera.kernels", "tessera.search"},
     "tessera.build": {"tessera.build", "tessera.commands"},
+    "tessera.train": {
+        "tessera.train",
+        "tessera.model",
+        "tessera.build.pairs",
+        "tessera.checkpoint",
+        "tessera.checkpoint_keys",
+    },
     "tessera.analyze": {"tessera.analyze", "tessera.build", "tessera.commands"},
 }
 

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: MIT
+"""A training run from config to model.pt."""
+
+import csv
+import dataclasses
+import logging
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from tessera.train.dataset import Dataset, batches, read_dataset
+from tessera.train.errors import TrainError
+from tessera.train.measure import compare, draw_parity
+from tessera.train.optimizer import Optimizer
+from tessera.train.packs import Counts, Pack, make_packs
+from tessera.train.ranks import Ranks
+from tessera.train.references import fit_references
+from tessera.train.settings import TrainSettings
+from tessera.train.start import freeze, start_model
+from tessera.train.step import check_agreement, compiled_step, eager_step
+from tessera.train.write import write_atomically, write_model
+
+logger = logging.getLogger(__name__)
+
+COLUMNS = ("epoch", "step", "learning_rate", "gradient", "loss", "loss_energy", "loss_forces", "loss_stress",
+           "energy_rmse_meV_atom", "forces_rmse_meV_A", "stress_rmse_GPa", "seconds")  # fmt: skip
+"""Of log.csv. Losses are means over the epoch while weights change; errors are of the averaged weights on the held-out
+frames (empty without)."""
+_MAY_CHANGE = ("compile", "output", "device")
+"""Settings that a resumed run may change: nothing that it computes depends on them but roundings."""
+
+
+class Run:
+    """Model, data, optimizer and files of one run.
+
+    Args:
+        settings: the config.
+        ranks: the processes that share each batch; all make a Run alike.
+
+    Attributes:
+        epoch: epochs done.
+
+    Raises:
+        TrainError: data or model that cannot be.
+    """
+
+    def __init__(self, settings: TrainSettings, ranks: Ranks) -> None:
+        self.settings, self.ranks, self.epoch = settings, ranks, 0
+        self.output = settings.path(settings.output)
+        self.data: Dataset = read_dataset(settings)
+        self.model, self.mapping = start_model(settings, self.data.elements)
+        if settings.references == "fit":
+            energies = fit_references(self.data.training, self.model.elements)
+            table = torch.tensor(list(energies.values()), dtype=torch.float64)
+            self.model.reference_energies.copy_(table)
+        self.data.find_neighbors(max(self.model.cutoffs), quiet=ranks.rank > 0)
+        self.parameters = freeze(self.model, settings.model.frozen)
+        num_batches = math.ceil(len(self.data.training) / settings.optimizer.batch_size)
+        num_steps = num_batches * settings.optimizer.epochs
+        self.optimizer = Optimizer(self.model, self.parameters, settings.optimizer, num_steps)
+        self._step = eager_step(self.model, self.parameters, settings.loss)
+        logger.info(
+            "%d frames to train on, %d held out; %d parameters, %d of them trained; %s",
+            len(self.data.training), len(self.data.validation), sum(p.numel() for p in self.model.parameters()),
+            sum(p.numel() for p in self.parameters), ", ".join(self.model.elements),
+        )  # fmt: skip
+
+    def packs(self, batch: Any) -> list[Pack]:
+        """Lay this rank's share of a batch out; weights refer to the whole batch."""
+        counts = Counts.of([self.data.training[place] for place in batch])
+        own = self.ranks.share(batch)
+        frames = [self.data.training[place] for place in own]
+        edges = [self.data.training_edges[place] for place in own]
+        device = self.model.reference_energies.device
+        return [pack.to(device) for pack in make_packs(self.model, frames, edges, counts)]
+
+    def gradients(self, batch: Any) -> list[Tensor]:
+        """Return the loss terms, float64 [3], and the gradients of a batch, complete on every rank."""
+        total = [torch.zeros(3, dtype=torch.float64, device=self.model.reference_energies.device)]
+        total += [torch.zeros_like(parameter) for parameter in self.parameters]
+        for pack in self.packs(batch):
+            total = [sum_ + part for sum_, part in zip(total, self._step(pack), strict=True)]
+        return self.ranks.add_up(total)
+
+    def compile_step(self) -> None:
+        """Compile the step and compare it with the eager one on the first batch.
+
+        Raises:
+            TrainError: the two disagree.
+        """
+        started = time.perf_counter()
+        packs = self.packs(range(min(self.settings.optimizer.batch_size, len(self.data.training))))
+        compiled = compiled_step(self.model, self.parameters, self.settings.loss)
+        for pack in packs[:1]:
+            difference = check_agreement(compiled, self._step, pack, self.model.dtype)
+            logger.info(
+                "compiled the step in %.0f s; it equals the eager one to %.1e", time.perf_counter() - started,
+                difference,
+            )  # fmt: skip
+        self._step = compiled
+
+    def train(self, last_epoch: int | None = None) -> None:
+        """Train up to `last_epoch` (default: all), with files written after every epoch, plots at the end."""
+        end = min(last_epoch or self.settings.optimizer.epochs, self.settings.optimizer.epochs)
+        if self.settings.compile and self.epoch < end:
+            self.compile_step()
+        while self.epoch < end:
+            row = self._train_epoch()
+            self.epoch += 1
+            if self.ranks.rank == 0:
+                self._write(row)
+        if self.ranks.rank == 0:
+            self._draw()
+
+    def _train_epoch(self) -> dict[str, float]:
+        started, losses, sizes = time.perf_counter(), [], []
+        chosen = self.settings.optimizer
+        order = batches(len(self.data.training), chosen.batch_size, self.settings.seed, self.epoch)
+        name = f"epoch {self.epoch + 1}/{chosen.epochs}"
+        rate = length = 0.0
+        for batch in tqdm(order, name, unit="step", disable=self.ranks.rank > 0, leave=False):
+            terms, *gradients = self.gradients(batch)
+            if not torch.isfinite(terms).all():
+                raise TrainError(
+                    f"expected a finite loss, found {terms.tolist()} in step {self.optimizer.step}; lower "
+                    "optimizer.learning_rate, or look for atoms on top of each other in the data"
+                )
+            rate, length = self.optimizer.update(gradients)
+            losses.append(terms.cpu().numpy())
+            sizes.append(len(batch))
+        means = np.average(losses, axis=0, weights=sizes)
+        loss = self.settings.loss
+        return {
+            "epoch": self.epoch + 1, "step": self.optimizer.step, "learning_rate": rate, "gradient": length,
+            "loss": float(means @ (loss.energy, loss.forces, loss.stress)), "loss_energy": float(means[0]),
+            "loss_forces": float(means[1]), "loss_stress": float(means[2]), "seconds": time.perf_counter() - started,
+        }  # fmt: skip
+
+    def _write(self, row: dict[str, float]) -> None:
+        if self.data.validation:
+            errors = compare(self.optimizer.averaged, self.data.validation, self.data.validation_edges).rmse()
+            row |= {"energy_rmse_meV_atom": errors["energy"], "forces_rmse_meV_A": errors["forces"],
+                    "stress_rmse_GPa": errors["stress"]}  # fmt: skip
+        path = self.output / "log.csv"
+        is_new = not path.exists()
+        with path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, restval="")
+            if is_new:
+                writer.writeheader()
+            writer.writerow({key: f"{value:.6g}" for key, value in row.items()})
+        state = {"epoch": self.epoch, "settings": _plain(self.settings), "optimizer": self.optimizer.state()}
+        write_model(self.output, self.optimizer.averaged, self.mapping)
+        write_atomically(self.output / "checkpoint.pt", state)
+        errors = ", ".join(f"{key} {row[key]:.4g}" for key in COLUMNS[8:11] if key in row)
+        logger.info("epoch %d: loss %.4g, %s", self.epoch, row["loss"], errors or "nothing held out")
+
+    def _draw(self) -> None:
+        held_out = bool(self.data.validation)
+        frames = self.data.validation if held_out else self.data.training
+        edges = self.data.validation_edges if held_out else self.data.training_edges
+        comparison = compare(self.optimizer.averaged, frames, edges)
+        title = f"{len(frames)} {'held-out' if held_out else 'training'} frames, epoch {self.epoch}"
+        draw_parity(self.output / "parity.png", comparison, title)
+        logger.info("%s: %s", title, ", ".join(f"{kind} {error:.4g}" for kind, error in comparison.rmse().items()))
+
+    def prepare_output(self, *, resume: bool) -> None:
+        """Make the folder, or go on from the checkpoint in it.
+
+        Raises:
+            TrainError: a checkpoint that is in the way, missing, or of another config.
+        """
+        checkpoint: Path = self.output / "checkpoint.pt"
+        if resume:
+            if not checkpoint.is_file():
+                raise TrainError(f"--resume: expected {checkpoint}, found none; start without --resume")
+            self._resume(torch.load(checkpoint, map_location=self.settings.device, weights_only=True))
+        elif checkpoint.exists() or (self.output / "log.csv").exists():
+            raise TrainError(
+                f"expected a new folder for output, found a run in {self.output}; go on with --resume, or set output"
+            )
+        self.output.mkdir(parents=True, exist_ok=True)
+
+    def _resume(self, state: dict[str, Any]) -> None:
+        now, then = _plain(self.settings), state["settings"]
+        changed = sorted(key for key in {*now, *then} if now.get(key) != then.get(key) and key not in _MAY_CHANGE)
+        if changed:
+            listed = "; ".join(f"{key}: {then.get(key)} then, {now.get(key)} now" for key in changed)
+            raise TrainError(f"--resume: expected the config of the run, found other values; {listed}; restore them")
+        self.optimizer.load(state["optimizer"])
+        self.epoch = int(state["epoch"])
+        logger.info("going on after epoch %d, step %d", self.epoch, self.optimizer.step)
+
+
+def _plain(settings: TrainSettings) -> dict[str, Any]:
+    """Flatten the settings to plain values by dotted key."""
+    flat = {}
+    for name, value in dataclasses.asdict(settings).items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{key}": list(one) if isinstance(one, tuple) else one for key, one in value.items()}
+        elif name != "folder":
+            flat[name] = value
+    return flat

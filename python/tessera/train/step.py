@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""The training step, eager or compiled.
+
+torch.compile does not differentiate twice. So the whole step, forces by a first backward pass and gradients of the
+loss by a second one, is recorded with `make_fx` as one graph of plain operations, in which nothing is left to
+differentiate, and that graph is compiled.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.fx.experimental import _config as shape_config
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tessera.model import E2Former
+from tessera.model.elements import ATOMIC_NUMBERS
+from tessera.train.edges import find_edges
+from tessera.train.errors import TrainError
+from tessera.train.frames import Frame
+from tessera.train.loss import loss_and_gradients
+from tessera.train.packs import Counts, Pack, make_packs
+from tessera.train.settings import LossSettings
+
+Step = Callable[[Pack], tuple[Tensor, ...]]
+"""Pack to (three terms, gradient of each trained parameter); see :func:`tessera.train.loss.loss_and_gradients`."""
+
+AGREEMENT = {torch.float32: 2e-3, torch.float64: 1e-8}
+"""Largest difference of compiled and eager gradients, relative to the longest gradient: roundings of sums in another
+order, seen twice through a derivative. A miscompiled step is off by order 1."""
+
+
+def eager_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings) -> Step:
+    """Return the step as torch runs it line by line."""
+    return lambda pack: loss_and_gradients(model, parameters, pack, loss)
+
+
+def compiled_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings) -> Step:
+    """Return the compiled step; the compiler runs in its first call. It reads the parameters where they are.
+
+    Extents are free: batches of other sizes do not compile again.
+    """
+    module = trace_step(model, parameters, loss)
+    compiled = torch.compile(module, dynamic=True)
+
+    def step(pack: Pack) -> tuple[Tensor, ...]:
+        # Equal extents of a batch are chance: they must not become one symbol.
+        with torch.no_grad(), shape_config.patch(use_duck_shape=False):
+            return compiled(*pack.flat())
+
+    return step
+
+
+def trace_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings) -> torch.fx.GraphModule:
+    """Record the step, both backward passes included, as a graph over the tensors of a pack."""
+
+    def step(*tensors: Tensor) -> tuple[Tensor, ...]:
+        return loss_and_gradients(model, parameters, Pack.unflat(tensors), loss)
+
+    with shape_config.patch(use_duck_shape=False):
+        return make_fx(step, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*example_pack(model).flat())
+
+
+def example_pack(model: E2Former) -> Pack:
+    """Make two clusters of seven atoms: their extents become symbols, so only ranks and dtypes matter to the trace."""
+    positions = 0.9 * min(model.cutoffs) * np.random.default_rng(1).random((7, 3))
+    frame = Frame(
+        "example", np.full(7, ATOMIC_NUMBERS[model.elements[0]]), positions, np.eye(3), (False, False, False), 0, 1,
+        0.0, np.zeros_like(positions), None, None,
+    )  # fmt: skip
+    edges = find_edges(frame, max(model.cutoffs))
+    device = model.reference_energies.device
+    return make_packs(model, [frame] * 2, [edges] * 2, Counts.of([frame] * 2))[0].to(device)
+
+
+def check_agreement(compiled: Step, eager: Step, pack: Pack, dtype: torch.dtype) -> float:
+    """Compare both steps on one pack; returns the largest difference relative to the longest gradient.
+
+    Raises:
+        TrainError: they disagree.
+    """
+    found, expected = compiled(pack), eager(pack)
+    scale = max(float(gradient.abs().max()) for gradient in expected[1:])
+    worst = max(float((a - b).abs().max()) for a, b in zip(found[1:], expected[1:], strict=True))
+    terms = float((found[0] - expected[0]).abs().max() / expected[0].abs().max().clamp(min=1e-30))
+    difference = max(worst / max(scale, 1e-30), terms)
+    if not difference <= AGREEMENT[dtype]:
+        raise TrainError(
+            f"expected the compiled step to equal the eager one to {AGREEMENT[dtype]:g}, found a relative "
+            f"difference of {difference:.2e}; train with compile: false and report this with torch {torch.__version__}"
+        )
+    return difference

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+"""The training step: its forces, its loss, its gradients, compiled and eager."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from tessera.model import build_graph, energy_and_edge_gradients, forces_and_strain
+from tessera.testing import random_model, small_config
+from tessera.train.edges import find_edges
+from tessera.train.errors import TrainError
+from tessera.train.frames import Frame
+from tessera.train.loss import loss_and_gradients, penalty, predict
+from tessera.train.packs import Counts, make_packs
+from tessera.train.settings import LossSettings
+from tessera.train.step import check_agreement, eager_step, trace_step
+
+# float64, energies and forces of order 1: sums in another order.
+ROUNDING = 1e-11
+# Central differences of step 1e-5 of a loss of order 1 lose 1e-10 to curvature and 1e-11 to rounding.
+DIFFERENCE_STEP, DIFFERENCES = 1e-5, 1e-6
+LOSS = LossSettings(energy_delta=0.3, forces_delta=0.5, stress_delta=0.2)  # residuals on both sides of each delta
+
+
+def frame(size, *, periodic=True, charge=0, seed=1):
+    random = np.random.default_rng(seed)
+    edge = (12.0 * size) ** (1 / 3)
+    return Frame(
+        "test", random.choice([1, 6, 8], size), random.random((size, 3)) * edge,
+        np.eye(3) * edge if periodic else np.eye(3), (periodic,) * 3, charge, 1, float(random.normal()),
+        random.normal(size=(size, 3)), random.normal(size=(3, 3)) * 0.01 if periodic else None, None,
+    )  # fmt: skip
+
+
+FRAMES = (frame(6), frame(5, periodic=False, seed=2), frame(4, charge=1, seed=3))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_model(small_config(lmax=1, cutoffs=(3.0,), num_basis=6))
+
+
+def packs_of(model, frames, counts=None):
+    edges = [find_edges(one, max(model.cutoffs)) for one in frames]
+    return make_packs(model, frames, edges, counts or Counts.of(frames))
+
+
+def test_forces_in_the_loss_are_those_of_a_single_evaluation():
+    model = random_model(small_config())
+    packs = packs_of(model, FRAMES)
+    assert [int(pack.graph.charge) for pack in packs] == [0, 1]
+    found = [predict(model, pack, create_graph=True) for pack in packs]
+    for place, (one, start) in enumerate(zip(FRAMES, (0, 6, 0), strict=True)):
+        prediction, row = (found[0], place) if place < 2 else (found[1], 0)
+        graph = build_graph(model, one.numbers, one.positions, one.cell, one.periodic, one.charge)
+        energy, gradients = energy_and_edge_gradients(model, graph)
+        forces, strain = forces_and_strain(graph, gradients)
+        own = prediction.forces[start : start + len(one.numbers)]
+        assert float((prediction.energy[row] - energy.sum()).abs().detach()) < ROUNDING
+        assert float((own - forces).abs().max().detach()) < ROUNDING
+        assert float((prediction.virial[row] - strain).abs().max().detach()) < ROUNDING
+
+
+def test_gradients_are_those_of_finite_differences(model):
+    (pack,) = packs_of(model, FRAMES[:2])
+    parameters = list(model.parameters())
+    weights = torch.tensor([LOSS.energy, LOSS.forces, LOSS.stress], dtype=torch.float64)
+
+    def loss():
+        return float(loss_and_gradients(model, parameters, pack, LOSS)[0] @ weights)
+
+    gradients = loss_and_gradients(model, parameters, pack, LOSS)[1:]
+    names = dict(model.named_parameters())
+    for name in ("embedding.sender_table", "blocks.0.attention.gate.network.weight_mid", "head.layers.0.weight"):
+        place = next(k for k, one in enumerate(parameters) if one is names[name])
+        direction = torch.randn(names[name].shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                names[name].add_(sign * DIFFERENCE_STEP * direction)
+            values.append(loss())
+            with torch.no_grad():
+                names[name].add_(-sign * DIFFERENCE_STEP * direction)
+        expected = (values[0] - values[1]) / (2 * DIFFERENCE_STEP)
+        assert abs(float((gradients[place] * direction).sum()) - expected) < DIFFERENCES * max(1.0, abs(expected)), name
+
+
+def test_shares_of_a_batch_add_up_to_the_batch(model):
+    parameters = list(model.parameters())
+
+    def total(parts):
+        results = [loss_and_gradients(model, parameters, pack, LOSS) for pack in parts]
+        return [sum(values) for values in zip(*results, strict=True)]
+
+    counts = Counts.of(FRAMES)
+    whole = total(packs_of(model, FRAMES))
+    shared = total(packs_of(model, FRAMES[::2], counts) + packs_of(model, FRAMES[1::2], counts))
+    for found, expected in zip(shared, whole, strict=True):
+        assert float((found - expected).detach().abs().max()) < ROUNDING * max(1.0, float(expected.abs().max()))
+
+
+def test_the_huber_penalty_is_a_square_that_goes_on_as_its_tangent():
+    residual = torch.tensor([-3.0, -0.5, 0.2, 1.0], dtype=torch.float64)
+    assert penalty(residual, "squared", 0.5).tolist() == pytest.approx([9.0, 0.25, 0.04, 1.0])
+    assert penalty(residual, "huber", 0.5).tolist() == pytest.approx([2.75, 0.25, 0.04, 0.75])
+
+
+def test_missing_labels_weigh_nothing(model):
+    bare = dataclasses.replace(FRAMES[1], energy=None)
+    terms = sum(loss_and_gradients(model, list(model.parameters()), pack, LOSS)[0] for pack in packs_of(model, [bare]))
+    assert terms[0] == 0
+    assert terms[1] > 0
+    assert terms[2] == 0
+
+
+def test_the_recorded_step_equals_the_eager_one_for_any_extents_and_weights():
+    model = random_model(small_config(lmax=1, cutoffs=(3.0,), num_basis=6))
+    parameters = list(model.parameters())
+    recorded = trace_step(model, parameters, LOSS)
+    lonely = frame(1, periodic=False)  # an atom without an edge
+    for frames in (FRAMES[:2], [lonely], FRAMES[2:]):
+        (pack,) = packs_of(model, frames)
+        for found, expected in zip(
+            recorded(*pack.flat()), loss_and_gradients(model, parameters, pack, LOSS), strict=True
+        ):
+            assert float((found - expected).detach().abs().max()) < ROUNDING * max(1.0, float(expected.abs().max()))
+        with torch.no_grad():
+            parameters[0].add_(0.1)
+
+
+def test_a_compiled_step_that_disagrees_is_refused(model):
+    (pack,) = packs_of(model, FRAMES[:2])
+    eager = eager_step(model, list(model.parameters()), LOSS)
+    assert check_agreement(eager, eager, pack, torch.float64) == 0
+
+    def wrong(pack):
+        terms, *gradients = eager(pack)
+        return (terms, *gradients[:-1], gradients[-1] * 1.01)
+
+    with pytest.raises(TrainError, match="expected the compiled step to equal the eager one"):
+        check_agreement(wrong, eager, pack, torch.float64)
