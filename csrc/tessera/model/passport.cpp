@@ -285,8 +285,8 @@ void check(const std::string& path, const Passport& passport)
   }
   if (passport.elements.empty()) refuse(path, "expected at least one element, found none; re-export with {}", kExport);
   if (passport.reference_energies.size() != passport.elements.size()) {
-    refuse(path, "expected {} reference energies, one an element, found {}; re-export with {}", passport.elements.size(),
-           passport.reference_energies.size(), kExport);
+    refuse(path, "expected {} reference energies, one an element, found {}; re-export with {}",
+           passport.elements.size(), passport.reference_energies.size(), kExport);
   }
 }
 

@@ -32,9 +32,9 @@ struct Passport {
   std::vector<std::string> elements;
   std::vector<double> reference_energies;  ///< eV, one an element
   std::vector<double> cutoffs;             ///< Å, one a list
-  std::string dtype;            ///< "float32" or "float64"
-  std::string matmul;           ///< products of float32 matrices: "highest", or "tf32" on a GPU
-  std::string device;           ///< "cpu" or "cuda"
+  std::string dtype;                       ///< "float32" or "float64"
+  std::string matmul;                      ///< products of float32 matrices: "highest", or "tf32" on a GPU
+  std::string device;                      ///< "cpu" or "cuda"
   std::string device_capability;
   std::string torch_version;
   std::string tessera_version;
