@@ -12,6 +12,7 @@
 #include "memory.h"
 #include "modify.h"
 #include "tessera/base/tensor_order.hpp"
+#include "tessera/comm/local_rank.hpp"
 #include "tessera/comm/mpi.hpp"
 #include "tessera/engine/atom_types.hpp"
 #include "tessera/engine/restart_words.hpp"
@@ -134,6 +135,7 @@ void PairTessera::load_engine()
     options_.engine.log = [this](const std::string& line) {
       utils::logmesg(lmp, tessera::format("Tessera: step {}: {}\n", update->ntimestep, line));
     };
+  options_.engine.local_rank = tessera::launcher_local_rank().value_or(-1);  // -partition: GPUs for each replica
   engine_ = std::make_unique<tessera::Engine>(model_file_, options_.engine, tessera::make_mpi_communicator(world));
   reported_ = {};
   const std::string masses = system_.contradicting_masses(passport_.elements);
@@ -228,7 +230,6 @@ void PairTessera::read_restart(FILE* file)
   });
 }
 
-/// LAMMPS calls this at the end of each run, on all ranks.
 void PairTessera::finish()
 {
   if (!engine_) return;

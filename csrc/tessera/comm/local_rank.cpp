@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <span>
+#include <system_error>
 
 #include "tessera/base/error.hpp"
 
@@ -38,6 +41,19 @@ int local_rank(Communicator& communicator)
     if (std::memcmp(name_of(rank), name.data(), name.size()) == 0) ++place;
   }
   return place;
+}
+
+std::optional<int> launcher_local_rank()
+{
+  for (const char* name : {"MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK"}) {
+    const char* text = std::getenv(name);
+    if (text == nullptr) continue;
+    int place = -1;
+    const char* end = text + std::strlen(text);
+    const auto [last, error] = std::from_chars(text, end, place);
+    if (error == std::errc{} && last == end && place >= 0) return place;
+  }
+  return {};
 }
 
 }  // namespace tessera

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <optional>
+
 #include <string>
 
 #include "tessera/comm/communicator.hpp"
@@ -14,5 +16,9 @@ namespace tessera {
 ///
 /// Hosts are told apart by name. All ranks call this.
 [[nodiscard]] int local_rank(Communicator& communicator);
+
+/// Place of this process among all of its host that one launcher has started, where the launcher says it (MPICH, Open
+/// MPI): whatever communicator they are divided into, no two share a place.
+[[nodiscard]] std::optional<int> launcher_local_rank();
 
 }  // namespace tessera

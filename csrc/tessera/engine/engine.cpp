@@ -80,7 +80,8 @@ struct Epoch {
 
 struct Engine::Impl {
   Impl(const std::string& path, const EngineOptions& engine_options, std::shared_ptr<Communicator> comm)
-      : artifact(path, engine_options.num_threads, local_rank(*comm)),
+      : artifact(path, engine_options.num_threads,
+                 engine_options.local_rank >= 0 ? engine_options.local_rank : local_rank(*comm)),
         options(engine_options),
         communicator(std::move(comm)),
         search(make_pair_search(options.search)),

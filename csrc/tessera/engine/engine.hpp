@@ -51,6 +51,9 @@ struct EngineOptions {
   GraphUse graph = GraphUse::on;  ///< of a GPU's step; where features pass through the host it is off
   /// Takes lines for the log of this rank: memory foreseen on a GPU, graphs recorded and why. May be empty.
   std::function<void(const std::string&)> log;
+  /// Place among the ranks of this host, by which GPUs are dealt out; -1: among those of the communicator. All ranks
+  /// give one or none does.
+  int local_rank = -1;
   int num_threads = 0;  ///< intra-op threads of the model; 0: leave as they are
 };
 

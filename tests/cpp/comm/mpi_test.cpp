@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "comm/communicator_contract.hpp"
+#include "tessera/comm/local_rank.hpp"
 
 namespace tessera {
 namespace {
@@ -32,6 +33,18 @@ TEST_F(Mpi, ranks_and_tags_that_do_not_exist_are_refused)
   std::vector<std::byte> data(1);
   EXPECT_THROW((void)comm->send(data, 0, kLargestMpiTag + 1), Error);
   EXPECT_THROW((void)comm->send(data, 0, -1), Error);
+}
+
+TEST_F(Mpi, places_on_the_host_are_told_apart_across_replicas)
+{
+  const auto place = launcher_local_rank();
+  ASSERT_TRUE(place.has_value()) << "expected mpiexec to set MPI_LOCALRANKID or OMPI_COMM_WORLD_LOCAL_RANK";
+  EXPECT_EQ(*place, local_rank(*comm));  // one host
+  MPI_Comm half = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, comm->rank() % 2, comm->rank(), &half);
+  EXPECT_EQ(local_rank(*make_mpi_communicator(half)), comm->rank() / 2) << "within a replica places start anew";
+  EXPECT_EQ(*launcher_local_rank(), comm->rank()) << "the launcher's do not";
+  MPI_Comm_free(&half);
 }
 
 TEST_F(Mpi, messages_of_two_communicators_never_meet)
