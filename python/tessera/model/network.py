@@ -170,6 +170,15 @@ class E2Former(nn.Module):
                 raise ValueError(f"{name}: expected to be recomputed 0 to {most} times, found {times[name]}; change it")
             part.times_recomputed = times.get(name, 0)
 
+    def set_fused(self, *, is_fused: bool) -> None:
+        """Let each attention stage run as one kernel where there is one, or as operations over all edges.
+
+        Energies and gradients stay the same but for the order of sums. A stage without a softmax has no such kernel.
+        """
+        for part in self.parts.values():
+            if isinstance(part, Attention):
+                part.is_fused = is_fused and part.can_be_fused
+
     def select_elements(self, elements: Sequence[str]) -> "E2Former":
         """Return a copy that knows only `elements`, in this order.
 
