@@ -81,6 +81,11 @@ class EdgeDegreeEmbedding(nn.Module):
         )
         return features
 
+    @property
+    def has_table(self) -> bool:
+        """Whether the radial functions come from a table, so that an edge keeps nothing."""
+        return self.table is not None
+
     def _features(self, stage: StageEdges, kernels: ModuleType) -> Tensor:
         radial = self.network(
             stage.basis, self.receiver_table, self.sender_table, stage.receiver_element, stage.sender_element
