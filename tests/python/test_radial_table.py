@@ -165,3 +165,8 @@ def test_a_model_without_tables_has_none_and_gives_its_size_beforehand():
 def test_less_than_one_interval_is_refused():
     with pytest.raises(ValueError, match="at least 1 interval"):
         tabulate(random_model(small_config("zero-order")), 0)
+
+
+def test_elements_are_selected_before_tables_are_made():
+    with pytest.raises(ValueError, match="select elements before"):
+        tabulate(random_model(small_config("zero-order")), 1).select_elements(["H"])

@@ -18,6 +18,7 @@ from tessera.model.geometry import EdgeGeometry
 from tessera.model.graph import Graph
 from tessera.model.layers import DegreeLinear, DegreeNorm
 from tessera.model.scores import EdgeTables
+from tessera.model.spline_table import SplineTable
 
 
 class LongRange(nn.Module):
@@ -183,8 +184,10 @@ class E2Former(nn.Module):
         """Return a copy that knows only `elements`, in this order.
 
         Raises:
-            ValueError: an element that this model does not know.
+            ValueError: an element that this model does not know, or its edge networks are tables.
         """
+        if any(isinstance(module, SplineTable) for module in self.modules()):
+            raise ValueError("expected edge networks, found tables of all pairs; select elements before tabulate()")
         symbols = check_symbols(elements)
         unknown = [symbol for symbol in symbols if symbol not in self.elements]
         if unknown:
