@@ -115,12 +115,29 @@ def test_unknown_words_list_the_known_ones(capsys) -> None:
     assert "exact" in text
 
 
-def test_parts_with_tables_keep_nothing_that_could_be_recomputed() -> None:
+def test_with_tables_only_queries_and_keys_are_left_to_recompute() -> None:
     model = small_model("first")
     assert len(list(ladder(model))) > 3
     tabled = choose_tables(model, 1e-3, CHARGES).model
     tabled.set_fused(is_fused=True)
-    assert list(ladder(tabled)) == [{}]
+    assert list(ladder(tabled)) == [{}, {"stage 0": 1}]
+    with pytest.raises(ValueError, match="embedding: expected to be recomputed 0 to 0 times"):
+        tabled.set_recomputed({"embedding": 1})
+
+
+def test_recomputed_queries_and_keys_save_memory_and_change_nothing() -> None:
+    model = choose_tables(small_model("first").double(), 1e-3, CHARGES).model
+    model.set_fused(is_fused=True)
+    graph = random_liquid(np.random.default_rng(3), 60, [1, 6, 8]).graph(model)
+    results, need = [], []
+    for times in ({}, {"stage 0": 1}):
+        model.set_recomputed(times)
+        results.append(energy_and_edge_gradients(model, graph, tessera.ops))
+        need.append(memory_model(trace_step(model, tessera.ops), model.cutoffs).per_atom(model.cutoffs))
+    assert need[1] < 0.95 * need[0]
+    assert torch.equal(results[0][0], results[1][0])
+    for one, other in zip(results[0][1], results[1][1], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-13)
 
 
 def test_a_fused_step_needs_less_memory_and_tables_least() -> None:

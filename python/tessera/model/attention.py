@@ -28,7 +28,8 @@ class Attention(nn.Module):
 
     Attributes:
         times_recomputed: 0: gates, scores and messages are kept for the backward pass. 1: it evaluates them anew.
-            2: gates twice, so that their insides and those of the scores are not held together.
+            2: gates twice, so that their insides and those of the scores are not held together. With a table, which
+            leaves none of these, 1: it evaluates the insides of queries and keys anew.
         is_fused: from query, payload and gates to the message in one kernel, which keeps nothing of the edges; without
             it, by operations that each pass over all edges.
     """
@@ -55,10 +56,11 @@ class Attention(nn.Module):
 
     def forward(self, features: Tensor, stage: StageEdges, graph: Graph, kernels: ModuleType) -> Tensor:
         """Return what the neighbors tell each atom: [N, R, C] -> [N, R, C]."""
-        payload = torch.cat([self.key(features).flatten(1), self.value(features).flatten(1)], dim=1)
+        key = self._project(self.key, features, kernels)
+        payload = torch.cat([key.flatten(1), self.value(features).flatten(1)], dim=1)
         ticket = kernels.halo_start(payload, graph.plan, stage.edges, stage.list_index)
 
-        query = self.query(features) * (1.0 / math.sqrt(self.head_scalars))
+        query = self._project(self.query, features, kernels) * (1.0 / math.sqrt(self.head_scalars))
         if self.has_table:
             extended = kernels.halo_wait(payload, ticket, graph.plan, stage.edges, stage.list_index)
             return self.out(self._message_from_table(query, extended, stage, kernels))
@@ -94,6 +96,16 @@ class Attention(nn.Module):
     def has_table(self) -> bool:
         """Whether the fused kernel takes its gates from a table, so that an edge keeps nothing at all."""
         return self.is_fused and isinstance(self.gate, EdgeGate) and self.gate.table is not None
+
+    @property
+    def most_recomputed(self) -> int:
+        """Largest useful `times_recomputed`."""
+        return 1 if self.has_table else 2
+
+    def _project(self, projection: ScalarProjection, features: Tensor, kernels: ModuleType) -> Tensor:
+        if not self.has_table or self.times_recomputed == 0:
+            return projection(features)
+        return Recomputation(kernels).first(lambda features: (projection(features),), features)[0]
 
     def _message(
         self, score_gate: Tensor, output_gate: Tensor, query: Tensor, extended: Tensor, stage: StageEdges,

@@ -86,6 +86,11 @@ class EdgeDegreeEmbedding(nn.Module):
         """Whether the radial functions come from a table, so that an edge keeps nothing."""
         return self.table is not None
 
+    @property
+    def most_recomputed(self) -> int:
+        """Largest useful `times_recomputed`."""
+        return 0 if self.has_table else 1
+
     def _features(self, stage: StageEdges, kernels: ModuleType) -> Tensor:
         radial = self.network(
             stage.basis, self.receiver_table, self.sender_table, stage.receiver_element, stage.sender_element

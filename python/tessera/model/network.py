@@ -155,7 +155,8 @@ class E2Former(nn.Module):
         They can be differentiated once only. Parts that are not named keep their insides.
 
         Args:
-            times: how often, by name as in :attr:`parts`: 0 or 1, or 2 for the gates of an attention stage.
+            times: how often, by name as in :attr:`parts`: 0 or 1, or 2 for the gates of an attention stage. Set fused
+                kernels first: with a table the embedding keeps nothing, and a stage only its queries and keys.
 
         Raises:
             ValueError: a name that is no part, or another number.
@@ -166,9 +167,10 @@ class E2Former(nn.Module):
                 f"expected parts among {', '.join(self.parts)}, found {', '.join(unknown)}; correct the name"
             )
         for name, part in self.parts.items():
-            most = 1 if part is self.embedding else 2
-            if times.get(name, 0) not in range(most + 1):
-                raise ValueError(f"{name}: expected to be recomputed 0 to {most} times, found {times[name]}; change it")
+            if times.get(name, 0) not in range(part.most_recomputed + 1):
+                raise ValueError(
+                    f"{name}: expected to be recomputed 0 to {part.most_recomputed} times, found {times[name]}; change it"
+                )
             part.times_recomputed = times.get(name, 0)
 
     def set_fused(self, *, is_fused: bool) -> None:
