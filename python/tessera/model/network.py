@@ -169,7 +169,8 @@ class E2Former(nn.Module):
         for name, part in self.parts.items():
             if times.get(name, 0) not in range(part.most_recomputed + 1):
                 raise ValueError(
-                    f"{name}: expected to be recomputed 0 to {part.most_recomputed} times, found {times[name]}; change it"
+                    f"{name}: expected to be recomputed 0 to {part.most_recomputed} times, found {times[name]}; "
+                    "change it"
                 )
             part.times_recomputed = times.get(name, 0)
 
