@@ -26,8 +26,13 @@ from tessera.kernels import triton_attention_ops
 from tessera.ops import triton_edges
 
 KINDS = (EDGE, TABLE)
-#: Scalars and value planes a head, heads, moments; 3 heads leave a lane idle.
+#: Scalars and value planes a head, heads, moments; 3 heads leave a lane idle; the tests split heads over blocks of 2.
 SHAPES = [(2, 3, 4, 1), (2, 2, 3, 3)]
+
+
+@pytest.fixture(autouse=True)
+def several_blocks(monkeypatch):
+    monkeypatch.setattr(triton_attention_ops, "LARGEST_BLOCK", 2)
 
 
 def set_tile(monkeypatch, size):

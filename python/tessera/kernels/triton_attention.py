@@ -29,14 +29,14 @@ def attention_forward(
     HAS_TABLE: tl.constexpr, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr, VALUES: tl.constexpr,
     MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Write message [N, A, V, H] and statistics [N, 2 or 3, H]; one program serves TILE receivers.
+    """Write message [N, A, V, H] and statistics [N, 2 or 3, H]; one program serves TILE receivers and BLOCK heads.
 
     One lane is one head; a lane keeps the running maximum and sums of its receivers (online softmax) while it walks
     through the union of their senders, and reads a sender's keys and values once for all of them. Writes are not
     atomic; results repeat bit for bit and do not depend on TILE.
     """
     dtype: tl.constexpr = payload.dtype.element_ty
-    lane = tl.arange(0, BLOCK)
+    lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     first_row = tl.program_id(0).to(tl.int64) * TILE
     cursor = ()
     end = ()
@@ -117,7 +117,7 @@ def add_edge(
         share = weight * output_gate * tl.load(factors + moment)
         for plane in tl.static_range(VALUES):
             new_sums = new_sums + (tl.fma(share, value[plane], sums[moment * VALUES + plane] * scale),)
-    return new_largest, total * scale + weight, ties, new_sums
+    return new_largest, tl.fma(total, scale, weight), ties, new_sums
 
 
 @triton.jit

@@ -31,18 +31,19 @@ from tessera.kernels.triton_edges import (
 @triton.jit
 def attention_backward_receivers(
     grad, message, statistics, query, payload, gates, row, fraction, envelope, factor, active, sender, receiver_range,
-    grad_query, grad_gates, grad_envelope, grad_factor, products, num_rows,
+    grad_query, grad_gates, grad_envelope, grad_factor, products, num_rows, num_edges,
     HAS_TABLE: tl.constexpr, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr, VALUES: tl.constexpr,
     MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Write gradients of queries [N, D, H], of what belongs to edges, and P [N, H]; one program serves TILE receivers.
+    """Write gradients of queries [N, D, H], of what belongs to edges, and P [N, H]; one program serves TILE receivers and BLOCK heads.
 
-    `grad_gates` is [E, 2, H], or the gradient of the fractions [E] where gates come from a table. Sums over lanes
-    (envelope, factors, fractions) are trees of fixed shape. Writes are not atomic; results repeat bit for bit and do
+    `grad_gates` is [E, 2, H], or the gradient of the fractions where gates come from a table. Gradients of envelope,
+    factors and fractions are sums over heads: each of B blocks of heads writes its own, [B, E] or [B, E, A], which the
+    caller adds up. Writes are not atomic; results repeat bit for bit and do
     not depend on TILE.
     """
     dtype: tl.constexpr = payload.dtype.element_ty
-    lane = tl.arange(0, BLOCK)
+    lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     first_row = tl.program_id(0).to(tl.int64) * TILE
     cursor = ()
     end = ()
@@ -65,6 +66,7 @@ def attention_backward_receivers(
         rows = rows + ((queries, incoming, row_terms(statistics, product, at, lane, IS_SMOOTH, HEADS, BLOCK)),)
         sums = sums + (zero_planes(SCALARS, BLOCK, dtype),)
     current = smallest_head(head, TILE)
+    own_sums = tl.program_id(1) * num_edges
     while current != NO_HEAD:
         key = load_planes(payload, current, lane, 0, SCALARS, SCALARS + VALUES, HEADS, BLOCK)
         value = load_planes(payload, current, lane, SCALARS, VALUES, SCALARS + VALUES, HEADS, BLOCK)
@@ -79,13 +81,13 @@ def attention_backward_receivers(
                 edge = cursor[t]
                 if tl.load(active + edge):
                     sum_t = receive_edge(
-                        rows[t], sum_t, key, value, edge, lane, gates, row, fraction, envelope, factor,
+                        rows[t], sum_t, key, value, edge, own_sums, lane, gates, row, fraction, envelope, factor,
                         grad_gates, grad_envelope, grad_factor, HAS_TABLE, IS_SMOOTH, SCALARS, VALUES, MOMENTS, HEADS,
                         BLOCK,
                     )  # fmt: skip
                 else:
                     store_no_gradient(
-                        edge, lane, grad_gates, grad_envelope, grad_factor, dtype, HAS_TABLE, MOMENTS, HEADS, BLOCK
+                        edge, own_sums, lane, grad_gates, grad_envelope, grad_factor, dtype, HAS_TABLE, MOMENTS, HEADS, BLOCK
                     )
             next_sums = next_sums + (sum_t,)
         sums = next_sums
@@ -113,7 +115,7 @@ def row_terms(statistics, product, row, lane, IS_SMOOTH: tl.constexpr, HEADS: tl
 @triton.jit
 def inverse_of(normalizer, lane, HEADS: tl.constexpr, BLOCK: tl.constexpr):
     """Return 1 / S, 0 in lanes beyond HEADS, so that they add nothing to sums over lanes."""
-    if HEADS == BLOCK:
+    if HEADS % BLOCK == 0:
         return 1.0 / normalizer
     else:
         return tl.where(lane < HEADS, 1.0 / tl.where(lane < HEADS, normalizer, 1.0), 0.0)
@@ -124,7 +126,7 @@ def score_gradient(score, terms, p, output_gate, told, IS_SMOOTH: tl.constexpr):
     """Return e, c and da of an edge from its score and b."""
     shift, inverse, product, tie_share = terms
     relative = tl.exp(score - shift) * inverse
-    excess = output_gate * told - product
+    excess = tl.fma(output_gate, told, -product)
     gradient = relative * p * excess
     if not IS_SMOOTH:
         gradient = tl.where(score == shift, gradient - tie_share, gradient)
@@ -133,7 +135,7 @@ def score_gradient(score, terms, p, output_gate, told, IS_SMOOTH: tl.constexpr):
 
 @triton.jit
 def receive_edge(
-    terms_of_row, sums, key, value, edge, lane, gates, row, fraction, envelope, factor, grad_gates, grad_envelope,
+    terms_of_row, sums, key, value, edge, own_sums, lane, gates, row, fraction, envelope, factor, grad_gates, grad_envelope,
     grad_factor, HAS_TABLE: tl.constexpr, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr, VALUES: tl.constexpr,
     MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -156,29 +158,29 @@ def receive_edge(
     for moment in tl.static_range(MOMENTS):
         shares = shares + (weight * gate[1] * told_by_moment[moment],)
     if HAS_TABLE:
-        shares = shares + (d_score_gate * gate[2] + d_output_gate * gate[3],)
+        shares = shares + (tl.fma(d_score_gate, gate[2], d_output_gate * gate[3]),)
     else:
         store_planes(grad_gates, edge, lane, (d_score_gate, d_output_gate), 0, 2, 2, HEADS, BLOCK)
     totals = sum_lanes(shares, MOMENTS + 1 + HAS_TABLE)
-    tl.store(grad_envelope + edge, totals[0])
+    tl.store(grad_envelope + own_sums + edge, totals[0])
     for moment in tl.static_range(MOMENTS):
-        tl.store(grad_factor + edge * MOMENTS + moment, totals[1 + moment])
+        tl.store(grad_factor + (own_sums + edge) * MOMENTS + moment, totals[1 + moment])
     if HAS_TABLE:
-        tl.store(grad_gates + edge, totals[1 + MOMENTS])
+        tl.store(grad_gates + own_sums + edge, totals[1 + MOMENTS])
     return add_planes(sums, d_score * gate[0], key, SCALARS)
 
 
 @triton.jit
 def store_no_gradient(
-    edge, lane, grad_gates, grad_envelope, grad_factor, DTYPE: tl.constexpr, HAS_TABLE: tl.constexpr,
+    edge, own_sums, lane, grad_gates, grad_envelope, grad_factor, DTYPE: tl.constexpr, HAS_TABLE: tl.constexpr,
     MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write the zero gradients of an edge that does not count."""
-    tl.store(grad_envelope + edge, 0.0)
+    tl.store(grad_envelope + own_sums + edge, 0.0)
     for moment in tl.static_range(MOMENTS):
-        tl.store(grad_factor + edge * MOMENTS + moment, 0.0)
+        tl.store(grad_factor + (own_sums + edge) * MOMENTS + moment, 0.0)
     if HAS_TABLE:
-        tl.store(grad_gates + edge, 0.0)
+        tl.store(grad_gates + own_sums + edge, 0.0)
     else:
         store_planes(grad_gates, edge, lane, zero_planes(2, BLOCK, DTYPE), 0, 2, 2, HEADS, BLOCK)
 
@@ -209,7 +211,7 @@ def add_five(a0, a1, a2, a3, a4, b0, b1, b2, b3, b4):
 
 @triton.jit
 def sum_lanes(vectors, COUNT: tl.constexpr):
-    """Sum each of two to five vectors over lanes, all in one tree, so that warps wait for each other once."""
+    """Sum each of two to five vectors over lanes, all in one tree of fixed shape."""
     if COUNT == 2:
         return tl.reduce((vectors[0], vectors[1]), 0, add_two)
     elif COUNT == 3:
@@ -227,13 +229,14 @@ def attention_backward_senders(
     HAS_TABLE: tl.constexpr, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr, VALUES: tl.constexpr,
     MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of the payload, [M, D + V, H]; one program serves TILE senders.
+    """Write the gradient of the payload, [M, D + V, H]; one program serves TILE senders and BLOCK
+    heads.
 
     It walks through the union of their receivers and reads a receiver's queries, incoming gradient and statistics once
     for all of them. Writes are not atomic; results repeat bit for bit and do not depend on TILE.
     """
     dtype: tl.constexpr = payload.dtype.element_ty
-    lane = tl.arange(0, BLOCK)
+    lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     first_row = tl.program_id(0).to(tl.int64) * TILE
     cursor = ()
     end = ()

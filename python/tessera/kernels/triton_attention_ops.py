@@ -18,21 +18,29 @@ from tessera.kernels.triton_attention_backward import attention_backward_receive
 
 
 class Launch(NamedTuple):
-    """How a kernel runs: rows that one program serves together, and its warps."""
+    """How a kernel runs: rows and heads that one program serves, and the blocks of heads."""
 
     tile: int
-    warps: int
+    block: int
+    num_blocks: int
+
+    def grid(self, num_rows: int) -> tuple[int, int]:
+        """Return the number of programs for rows (fast) and blocks of heads (slow)."""
+        return (num_rows + self.tile - 1) // self.tile, self.num_blocks
 
 
+LARGEST_BLOCK = 32
+"""Heads of a program, one a lane: a warp, so that sums over heads need no barrier and a plane of a row is one cache line.
+The slices of all rows that are in use at a time, and of tables, are small enough for the caches."""
 LARGEST_TILE = 4
 """Rows of a tile: neighbors on the curve share most of their edges' other ends, but not all."""
 LARGEST_STATE = 160
-"""Float32 numbers a lane that a program may keep; with 45 for addresses and the like, most kernels take 205 registers
-(`tests/bench/results/kernels.md`), and none spills."""
+"""Float32 numbers a lane that a program may keep; with some 45 for addresses and the like, kernels take about 205
+registers (`tests/bench/results/kernels.md`), and none spills."""
 
 
 def choose_launch(numbers_of_row: int, numbers_shared: int, num_heads: int, dtype: torch.dtype) -> Launch:
-    """Return tile and warps of a kernel, one head a lane: constants, so that no artifact depends on a tuning run.
+    """Return how a kernel runs: constants, so that no artifact depends on a tuning run.
 
     Args:
         numbers_of_row: what a lane keeps of each row of the tile.
@@ -42,23 +50,19 @@ def choose_launch(numbers_of_row: int, numbers_shared: int, num_heads: int, dtyp
     """
     room = LARGEST_STATE * 4 // dtype.itemsize
     tile = max(1, min(LARGEST_TILE, (room - numbers_shared) // numbers_of_row))
-    return Launch(tile, max(1, min(32, block_of(num_heads) // 32)))
+    block = min(LARGEST_BLOCK, 1 << (num_heads - 1).bit_length())
+    return Launch(tile, block, -(-num_heads // block))
 
 
-def block_of(num_heads: int) -> int:
-    """Return the power of two that holds all heads."""
-    return 1 << (num_heads - 1).bit_length()
-
-
-def _constants(query: Tensor, payload: Tensor, factor: Tensor, tile: int) -> dict[str, int]:
+def _constants(query: Tensor, payload: Tensor, factor: Tensor, launch: Launch) -> dict[str, int]:
     """Constants that all kernels are specialised by."""
     return {
         "SCALARS": query.shape[1],
         "VALUES": payload.shape[1] - query.shape[1],
         "MOMENTS": factor.shape[1],
         "HEADS": query.shape[2],
-        "BLOCK": block_of(query.shape[2]),
-        "TILE": tile,
+        "BLOCK": launch.block,
+        "TILE": launch.tile,
     }
 
 
@@ -77,11 +81,11 @@ def _forward(
     message = query.new_empty((num_rows, moments, planes, num_heads))
     statistics = query.new_empty((num_rows, _num_statistics(is_smooth), num_heads))
     # Without a table the kernel reads neither rows nor fractions; any tensors of these types will do.
-    wrap_triton(attention_forward)[((num_rows + launch.tile - 1) // launch.tile,)](
+    wrap_triton(attention_forward)[launch.grid(num_rows)](
         query, payload, gates, sender if row is None else row, envelope if fraction is None else fraction, envelope,
         factor, active, sender, receiver_range, message, statistics, num_rows,
-        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch.tile),
-        num_warps=launch.warps,
+        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
+        num_warps=max(1, launch.block // 32),
     )  # fmt: skip
     return message, statistics
 
@@ -93,18 +97,21 @@ def _backward_receivers(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     num_rows, scalars, planes = receiver_range.shape[0], query.shape[1], payload.shape[1] - query.shape[1]
     launch = choose_launch(2 * scalars + factor.shape[1] * planes + 4, scalars + planes, query.shape[2], query.dtype)
-    grad_query, grad_envelope = query.new_empty(query.shape), envelope.new_empty(envelope.shape)
-    grad_factor = factor.new_empty(factor.shape)
-    grad_gates = gates.new_empty(gates.shape) if fraction is None else fraction.new_empty(fraction.shape)
-    products = query.new_empty((num_rows, query.shape[2]))
-    wrap_triton(attention_backward_receivers)[((num_rows + launch.tile - 1) // launch.tile,)](
+    blocks, num_edges = launch.num_blocks, envelope.shape[0]
+    grad_query, products = query.new_empty(query.shape), query.new_empty((num_rows, query.shape[2]))
+    grad_envelope = query.new_empty((blocks, num_edges))
+    grad_factor = query.new_empty((blocks, *factor.shape))
+    grad_gates = query.new_empty(gates.shape if row is None else (blocks, num_edges))
+    wrap_triton(attention_backward_receivers)[launch.grid(num_rows)](
         grad, message, statistics, query, payload, gates, sender if row is None else row,
         envelope if fraction is None else fraction, envelope, factor, active, sender, receiver_range, grad_query,
-        grad_gates, grad_envelope, grad_factor, products, num_rows,
-        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch.tile),
-        num_warps=launch.warps,
+        grad_gates, grad_envelope, grad_factor, products, num_rows, num_edges,
+        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
+        num_warps=max(1, launch.block // 32),
     )  # fmt: skip
-    return grad_query, grad_gates, grad_envelope, grad_factor, products
+    if row is not None:
+        grad_gates = grad_gates.sum(0)
+    return grad_query, grad_gates, grad_envelope.sum(0), grad_factor.sum(0), products
 
 
 def _backward_senders(
@@ -115,12 +122,12 @@ def _backward_senders(
     num_rows, scalars, planes = sender_range.shape[0], query.shape[1], payload.shape[1] - query.shape[1]
     launch = choose_launch(2 * (scalars + planes), scalars + factor.shape[1] * planes + 4, query.shape[2], query.dtype)
     grad_payload = payload.new_empty(payload.shape)
-    wrap_triton(attention_backward_senders)[((num_rows + launch.tile - 1) // launch.tile,)](
+    wrap_triton(attention_backward_senders)[launch.grid(num_rows)](
         grad, statistics, products, query, payload, gates, receiver if row is None else row,
         envelope if fraction is None else fraction, envelope, factor, active, receiver, sender_order, sender_range,
         grad_payload, num_rows,
-        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch.tile),
-        num_warps=launch.warps,
+        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
+        num_warps=max(1, launch.block // 32),
     )  # fmt: skip
     return grad_payload
 

@@ -2,7 +2,8 @@
 """Device functions that the Triton kernels share: rows in planes, gates of an edge, walks over sorted edges.
 
 A lane is one head. Heads never mix but in the sums that a kernel says it takes over lanes, so a row's state lives in
-tuples of vectors of BLOCK lanes, one a plane, and stays in registers. BLOCK is the power of two that holds HEADS.
+tuples of vectors of BLOCK lanes, one a plane, and stays in registers. A program serves one block of heads: the second
+axis of the grid, which changes slowest, so that all programs that run at a time read the same slice of every row.
 
 A **tile** is a few rows that one program serves together. Each row has its own edges, sorted by the row at the other
 end; `cursor` holds the place of each row's next edge and `head` the row at the other end of it. A step takes the
@@ -29,7 +30,7 @@ def load_planes(
     planes = ()
     for plane in tl.static_range(COUNT):
         place = start + (FIRST + plane) * HEADS + lane
-        if HEADS == BLOCK:
+        if HEADS % BLOCK == 0:
             planes = planes + (tl.load(place),)
         else:
             planes = planes + (tl.load(place, mask=lane < HEADS, other=0.0),)
@@ -45,7 +46,7 @@ def store_planes(
     start = pointer + row * (PLANES * HEADS)
     for plane in tl.static_range(COUNT):
         place = start + (FIRST + plane) * HEADS + lane
-        if HEADS == BLOCK:
+        if HEADS % BLOCK == 0:
             tl.store(place, planes[plane])
         else:
             tl.store(place, planes[plane], mask=lane < HEADS)

@@ -14,9 +14,6 @@ from torch import Tensor
 from tessera.kernels import triton_attention_ops as kernels
 from tessera.model.graph import EdgeList
 
-LARGEST_NUM_HEADS = 1024
-"""Lanes of the largest program."""
-
 
 def edge_attention(
     query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor, factor: Tensor, active: Tensor, edges: EdgeList,
@@ -77,10 +74,6 @@ def _check_attention(query: Tensor, payload: Tensor, envelope: Tensor, factor: T
     if query.dtype not in {torch.float32, torch.float64} or query.dim() != 3:
         raise ValueError(
             f"query: expected float32 or float64 [N, D, H], found {query.dtype} {list(query.shape)}; convert it"
-        )
-    if query.shape[2] > LARGEST_NUM_HEADS:
-        raise ValueError(
-            f"query: expected at most {LARGEST_NUM_HEADS} heads, found {query.shape[2]}; use tessera.kernels.reference"
         )
     _check("payload", payload, (None, None, query.shape[2]), query.dtype)
     if payload.shape[1] <= query.shape[1]:
