@@ -65,6 +65,34 @@ def attention_outcome(functions, edges, kind, inputs, is_smooth, dtype=torch.flo
     return {name: value.detach().cpu() for name, value in found.items()}
 
 
+def sum_inputs(edges: EdgeList, degrees: int, channels: int) -> dict[str, torch.Tensor]:
+    """Named inputs of table_sum in float64."""
+    num_edges = edges.receiver.shape[0]
+    return {
+        "harmonics": values(num_edges, degrees**2, seed=1),
+        "table": values(NUM_TABLE_ROWS, degrees, channels, seed=2).detach(),
+        "row": torch.arange(num_edges) % (NUM_TABLE_ROWS - reference.SPLINE_ROWS + 1),
+        "fraction": values(num_edges, seed=3).sigmoid(),
+        "scale": values(num_edges, seed=4),
+    }
+
+
+def sum_outcome(functions, edges, inputs, dtype=torch.float64, device="cpu"):
+    """Sums and gradients of a random linear function of them, by name, on the CPU."""
+    ready = {}
+    for name, value in inputs.items():
+        if value.is_floating_point():
+            ready[name] = value.detach().to(device, dtype).requires_grad_(name != "table")
+        else:
+            ready[name] = value.to(device)
+    sums = functions.table_sum(*ready.values(), moved(edges, device))
+    weight = torch.randn(sums.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    leaves = {name: value for name, value in ready.items() if value.requires_grad}
+    gradients = torch.autograd.grad((sums * weight.to(sums)).sum(), list(leaves.values()))
+    found = {"sums": sums, **dict(zip(leaves, gradients, strict=True))}
+    return {name: value.detach().cpu() for name, value in found.items()}
+
+
 def assert_equal(found, expected, dtype):
     assert found.keys() == expected.keys()
     tolerance = TOLERANCE[dtype]

@@ -35,12 +35,12 @@ def attention_backward_receivers(
     HAS_TABLE: tl.constexpr, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr, VALUES: tl.constexpr,
     MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Write gradients of queries [N, D, H], of what belongs to edges, and P [N, H]; one program serves TILE receivers and BLOCK heads.
+    """Write gradients of queries [N, D, H] and of what belongs to edges, and P [N, H].
 
-    `grad_gates` is [E, 2, H], or the gradient of the fractions where gates come from a table. Gradients of envelope,
-    factors and fractions are sums over heads: each of B blocks of heads writes its own, [B, E] or [B, E, A], which the
-    caller adds up. Writes are not atomic; results repeat bit for bit and do
-    not depend on TILE.
+    One program serves TILE receivers and BLOCK heads. `grad_gates` is [E, 2, H], or the gradient of the fractions
+    where gates come from a table. Gradients of envelope, factors and fractions are sums over heads: each of B blocks of
+    heads writes its own, [B, E] or [B, E, A], which the caller adds up. Writes are not atomic; results repeat bit for
+    bit and do not depend on TILE.
     """
     dtype: tl.constexpr = payload.dtype.element_ty
     lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -87,7 +87,17 @@ def attention_backward_receivers(
                     )  # fmt: skip
                 else:
                     store_no_gradient(
-                        edge, own_sums, lane, grad_gates, grad_envelope, grad_factor, dtype, HAS_TABLE, MOMENTS, HEADS, BLOCK
+                        edge,
+                        own_sums,
+                        lane,
+                        grad_gates,
+                        grad_envelope,
+                        grad_factor,
+                        dtype,
+                        HAS_TABLE,
+                        MOMENTS,
+                        HEADS,
+                        BLOCK,
                     )
             next_sums = next_sums + (sum_t,)
         sums = next_sums
@@ -135,8 +145,9 @@ def score_gradient(score, terms, p, output_gate, told, IS_SMOOTH: tl.constexpr):
 
 @triton.jit
 def receive_edge(
-    terms_of_row, sums, key, value, edge, own_sums, lane, gates, row, fraction, envelope, factor, grad_gates, grad_envelope,
-    grad_factor, HAS_TABLE: tl.constexpr, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr, VALUES: tl.constexpr,
+    terms_of_row, sums, key, value, edge, own_sums, lane, gates, row, fraction, envelope, factor, grad_gates,
+    grad_envelope, grad_factor,
+    HAS_TABLE: tl.constexpr, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr, VALUES: tl.constexpr,
     MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of one edge and return the sums of its receiver's query gradient with it."""
@@ -229,8 +240,7 @@ def attention_backward_senders(
     HAS_TABLE: tl.constexpr, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr, VALUES: tl.constexpr,
     MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of the payload, [M, D + V, H]; one program serves TILE senders and BLOCK
-    heads.
+    """Write the gradient of the payload, [M, D + V, H]; one program serves TILE senders and BLOCK heads.
 
     It walks through the union of their receivers and reads a receiver's queries, incoming gradient and statistics once
     for all of them. Writes are not atomic; results repeat bit for bit and do not depend on TILE.

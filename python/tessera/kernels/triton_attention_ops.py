@@ -30,7 +30,7 @@ class Launch(NamedTuple):
 
 
 LARGEST_BLOCK = 32
-"""Heads of a program, one a lane: a warp, so that sums over heads need no barrier and a plane of a row is one cache line.
+"""Heads of a program, one a lane: a warp, so that sums over heads need no barrier and a plane of a row is a cache line.
 The slices of all rows that are in use at a time, and of tables, are small enough for the caches."""
 LARGEST_TILE = 4
 """Rows of a tile: neighbors on the curve share most of their edges' other ends, but not all."""

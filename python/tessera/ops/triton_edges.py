@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Edge attention on a GPU in fused Triton kernels: the functions that models call, and their derivatives.
+"""Fused operations over edges on a GPU, in Triton: the functions that models call, and their derivatives.
 
 Names, arguments and results are those of :mod:`tessera.kernels.reference`, for tensors of one GPU; nothing of size
 edges x channels goes to memory. Differentiable once, which is what forces need. All sums run in edge order or sender
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tessera.kernels import triton_attention_ops as kernels
+from tessera.kernels import triton_table_sum
 from tessera.model.graph import EdgeList
 
 
@@ -64,6 +65,38 @@ def table_attention(
         envelope.contiguous(), factor.contiguous(), active.contiguous(), *_index(edges), is_smooth,
     )  # fmt: skip
     return message
+
+
+def table_sum(
+    harmonics: Tensor, table: Tensor, row: Tensor, fraction: Tensor, scale: Tensor, edges: EdgeList
+) -> Tensor:
+    """Sum harmonics times radial functions from a spline, scaled: see :func:`tessera.kernels.reference.table_sum`.
+
+    Args:
+        harmonics: [E, R], R = (L+1)^2.
+        table: coefficients, [T, L+1, C], float32 or float64; not differentiable.
+        row: first of an edge's six rows, int64 [E].
+        fraction: place in the interval, 0 to 1, [E].
+        scale: [E].
+        edges: the list.
+
+    Returns:
+        [N, R, C].
+
+    Raises:
+        ValueError: an array of another shape or type, or a table that requires a gradient.
+    """
+    if table.dtype not in {torch.float32, torch.float64} or table.dim() != 3:
+        raise ValueError(
+            f"table: expected float32 or float64 [T, L+1, C], found {table.dtype} {list(table.shape)}; convert it"
+        )
+    _check_table(table, row, fraction, (None, None, None), table.dtype)
+    _check("harmonics", harmonics, (None, table.shape[1] ** 2), table.dtype)
+    _check("scale", scale, (None,), table.dtype)
+    return triton_table_sum.table_sum(
+        harmonics.contiguous(), table.contiguous(), row.contiguous(), fraction.contiguous(), scale.contiguous(),
+        edges.receiver_range,
+    )  # fmt: skip
 
 
 def _index(edges: EdgeList) -> tuple[Tensor, ...]:
@@ -152,3 +185,17 @@ def _table_backward(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Te
 
 kernels.edge_attention.register_autograd(_edge_backward, setup_context=_save_edge)
 kernels.table_attention.register_autograd(_table_backward, setup_context=_save_edge)
+
+
+def _save_sum(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:  # noqa: ARG001
+    ctx.save_for_backward(*inputs)
+
+
+def _sum_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    by_harmonics, by_fraction, by_scale = triton_table_sum.table_sum_backward_edges(
+        grad.contiguous(), *ctx.saved_tensors
+    )
+    return by_harmonics, None, None, by_fraction, by_scale, None
+
+
+triton_table_sum.table_sum.register_autograd(_sum_backward, setup_context=_save_sum)
