@@ -54,6 +54,21 @@ def choose_launch(numbers_of_row: int, numbers_shared: int, num_heads: int, dtyp
     return Launch(tile, block, -(-num_heads // block))
 
 
+def forward_launch(scalars: int, planes: int, moments: int, num_heads: int, dtype: torch.dtype) -> Launch:
+    """Rows keep queries, sums of values and three statistics; a step reads keys and values."""
+    return choose_launch(scalars + moments * planes + 3, scalars + planes, num_heads, dtype)
+
+
+def receivers_launch(scalars: int, planes: int, moments: int, num_heads: int, dtype: torch.dtype) -> Launch:
+    """Rows keep queries, their gradients, the incoming gradient and four terms; a step reads keys and values."""
+    return choose_launch(2 * scalars + moments * planes + 4, scalars + planes, num_heads, dtype)
+
+
+def senders_launch(scalars: int, planes: int, moments: int, num_heads: int, dtype: torch.dtype) -> Launch:
+    """Rows keep keys, values and their gradients; a step reads queries, the incoming gradient and four terms."""
+    return choose_launch(2 * (scalars + planes), scalars + moments * planes + 4, num_heads, dtype)
+
+
 def _constants(query: Tensor, payload: Tensor, factor: Tensor, launch: Launch) -> dict[str, int]:
     """Constants that all kernels are specialised by."""
     return {
@@ -77,7 +92,7 @@ def _forward(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     num_rows, num_heads, moments = receiver_range.shape[0], query.shape[2], factor.shape[1]
     scalars, planes = query.shape[1], payload.shape[1] - query.shape[1]
-    launch = choose_launch(scalars + moments * planes + 3, scalars + planes, num_heads, query.dtype)
+    launch = forward_launch(scalars, planes, moments, num_heads, query.dtype)
     message = query.new_empty((num_rows, moments, planes, num_heads))
     statistics = query.new_empty((num_rows, _num_statistics(is_smooth), num_heads))
     # Without a table the kernel reads neither rows nor fractions; any tensors of these types will do.
@@ -96,7 +111,7 @@ def _backward_receivers(
     receiver_range: Tensor, is_smooth: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     num_rows, scalars, planes = receiver_range.shape[0], query.shape[1], payload.shape[1] - query.shape[1]
-    launch = choose_launch(2 * scalars + factor.shape[1] * planes + 4, scalars + planes, query.shape[2], query.dtype)
+    launch = receivers_launch(scalars, planes, factor.shape[1], query.shape[2], query.dtype)
     blocks, num_edges = launch.num_blocks, envelope.shape[0]
     grad_query, products = query.new_empty(query.shape), query.new_empty((num_rows, query.shape[2]))
     grad_envelope = query.new_empty((blocks, num_edges))
@@ -120,7 +135,7 @@ def _backward_senders(
     sender_order: Tensor, sender_range: Tensor, is_smooth: bool,
 ) -> Tensor:  # fmt: skip
     num_rows, scalars, planes = sender_range.shape[0], query.shape[1], payload.shape[1] - query.shape[1]
-    launch = choose_launch(2 * (scalars + planes), scalars + factor.shape[1] * planes + 4, query.shape[2], query.dtype)
+    launch = senders_launch(scalars, planes, factor.shape[1], query.shape[2], query.dtype)
     grad_payload = payload.new_empty(payload.shape)
     wrap_triton(attention_backward_senders)[launch.grid(num_rows)](
         grad, statistics, products, query, payload, gates, receiver if row is None else row,
