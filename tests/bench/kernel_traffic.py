@@ -57,8 +57,8 @@ def main() -> None:
     print("| atoms | cutoff | order | edges | kernel | tile | steps/edges | rows GB | tables GB | once GB |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for cutoff in (float(number) for number in options.cutoffs.split(",")):
-        for is_sorted in (True, False):
-            edges = water_list(repeat, cutoff, is_sorted=is_sorted)
+        for order in ("curve", "file"):
+            edges = water_list(repeat, cutoff, is_sorted=order == "curve")
             receiver, sender, num_rows = edges.receiver.numpy(), edges.sender.numpy(), edges.num_owned
             ends = {"forward": (receiver, sender), "backward receivers": (receiver, sender),
                     "backward senders": (sender, receiver)}  # fmt: skip
@@ -66,8 +66,9 @@ def main() -> None:
                 for tile in TILES:
                     num_steps = steps(near, far, tile)
                     read, table, once = count(kernel, num_rows, len(near), num_steps)
-                    print(f"| {num_rows} | {cutoff:g} | {'curve' if is_sorted else 'file'} | {len(near)} | {kernel} | {tile} "
-                          f"| {num_steps / len(near):.3f} | {read:.2f} | {table:.2f} | {once:.2f} |", flush=True)  # fmt: skip
+                    cells = (num_rows, f"{cutoff:g}", order, len(near), kernel, tile, f"{num_steps / len(near):.3f}",
+                             f"{read:.2f}", f"{table:.2f}", f"{once:.2f}")  # fmt: skip
+                    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

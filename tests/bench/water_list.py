@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The lists of a box of water in the order of the Hilbert curve, as a rank's rows are, for benches of single kernels."""
+"""Lists of a box of water in the order of the Hilbert curve, as a rank's rows are, for benches of single kernels."""
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ BITS = 10
 
 
 def hilbert_keys(positions: np.ndarray, cell_lengths: np.ndarray) -> np.ndarray:
-    """Return each point's place on the Hilbert curve of its box, int64 [N] (Skilling, AIP Conf. Proc. 707, 381, 2004)."""
+    """Return each point's place on the Hilbert curve of its box, int64 [N] (Skilling, AIP Conf. Proc. 707, 381)."""
     fraction = (positions / cell_lengths) % 1.0
     axes = np.minimum((fraction * 2**BITS).astype(np.int64), 2**BITS - 1).T.copy()
     step = 1 << (BITS - 1)
