@@ -27,7 +27,9 @@ from tessera.ops import triton_edges
 
 HEADS, SCALARS, ROWS, CHANNELS, DEGREES = 128, 8, 9, 256, 3
 PLANES = ROWS * CHANNELS // HEADS
-TABLE_ROWS = 300
+INTERVALS = 256
+"""Of a spline, for each pair of elements; two a width of the radial basis."""
+TABLE_ROWS = 4 * (INTERVALS + reference.SPLINE_ROWS - 1)
 SEED, WARM_UP, REPEATS = 7, 3, 11
 HEADER = """# Fused kernels on one {gpu}
 
@@ -58,7 +60,8 @@ class Case:
     """Inputs of one list on the GPU, and the gradient that comes in."""
 
     def __init__(self, repeat: tuple[int, int, int], cutoff: float) -> None:
-        self.cutoff, self.edges = cutoff, to_gpu(water_list(repeat, cutoff))
+        edges, element = water_list(repeat, cutoff)
+        self.cutoff, self.edges = cutoff, to_gpu(edges)
         num_rows, num_edges = self.edges.num_owned, self.edges.receiver.shape[0]
         generator = torch.Generator("cuda").manual_seed(SEED)
 
@@ -67,8 +70,11 @@ class Case:
 
         self.query, self.payload = random(num_rows, SCALARS, HEADS), random(num_rows, SCALARS + PLANES, HEADS)
         self.table, self.radial = random(TABLE_ROWS, 2, HEADS), random(TABLE_ROWS, DEGREES, CHANNELS)
-        self.row = torch.randint(TABLE_ROWS - 5, (num_edges,), generator=generator, device="cuda")
-        self.fraction = torch.rand(num_edges, generator=generator, device="cuda")
+        place = edges.vector.norm(dim=1) / cutoff * INTERVALS
+        interval = place.long().clamp(max=INTERVALS - 1)
+        pair = 2 * element[edges.receiver] + element[edges.owned_sender()]
+        self.row = (pair * (INTERVALS + reference.SPLINE_ROWS - 1) + interval).cuda()
+        self.fraction = (place - interval).float().cuda()
         self.envelope = torch.rand(num_edges, generator=generator, device="cuda")
         self.factor = torch.ones(num_edges, 1, device="cuda")
         self.harmonics = random(num_edges, ROWS)

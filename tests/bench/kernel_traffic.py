@@ -58,7 +58,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|---|---|")
     for cutoff in (float(number) for number in options.cutoffs.split(",")):
         for order in ("curve", "file"):
-            edges = water_list(repeat, cutoff, is_sorted=order == "curve")
+            edges, _ = water_list(repeat, cutoff, is_sorted=order == "curve")
             receiver, sender, num_rows = edges.receiver.numpy(), edges.sender.numpy(), edges.num_owned
             ends = {"forward": (receiver, sender), "backward receivers": (receiver, sender),
                     "backward senders": (sender, receiver)}  # fmt: skip

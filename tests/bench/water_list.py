@@ -39,11 +39,20 @@ def hilbert_keys(positions: np.ndarray, cell_lengths: np.ndarray) -> np.ndarray:
     return keys
 
 
-def water_list(repeat: tuple[int, int, int], cutoff: float, *, is_sorted: bool = True) -> EdgeList:
-    """Return the list of 216 waters times `repeat` at a cutoff in Å; rows in curve order, or as in the file."""
+def water_list(repeat: tuple[int, int, int], cutoff: float, *, is_sorted: bool = True) -> tuple[EdgeList, torch.Tensor]:
+    """Return the list of 216 waters times `repeat` at a cutoff in Å, and elements (0 is H, 1 is O), int64 [N].
+
+    Rows stand in curve order, or as in the file.
+    """
     atoms = water_216() * repeat
     positions, cell = atoms.get_positions(), np.asarray(atoms.cell.array)
+    element = (atoms.get_atomic_numbers() == 8).astype(np.int64)
     if is_sorted:
-        positions = positions[np.argsort(hilbert_keys(positions, np.diagonal(cell)), kind="stable")]
-    receiver, sender, _ = (torch.from_numpy(array) for array in _C.cell_search(positions, cell, [True] * 3, cutoff))
-    return edge_list(receiver.long(), sender.long(), torch.zeros(len(receiver), 3), len(positions))
+        order = np.argsort(hilbert_keys(positions, np.diagonal(cell)), kind="stable")
+        positions, element = positions[order], element[order]
+    receiver, sender, shift = _C.cell_search(positions, cell, [True] * 3, cutoff)
+    vector = positions[receiver] - positions[sender] - shift @ cell
+    edges = edge_list(
+        torch.from_numpy(receiver).long(), torch.from_numpy(sender).long(), torch.from_numpy(vector), len(positions)
+    )
+    return edges, torch.from_numpy(element)
