@@ -61,6 +61,8 @@ def describe(path: Path, passport: dict[str, Any]) -> list[tuple[str, str]]:
         ("exchanges per pass", str(passport["num_messages"])),
         ("layers, channels", f"{passport['num_layers']}, {passport['channels']}"),
         ("network numbers", f"{passport['dtype']}, matrix products {passport['matmul']}"),
+        ("attention", f"{passport['kernels']} kernels"),
+        ("edge networks", describe_tables(passport["tables"])),
         ("recomputed", ", ".join(passport["recompute"]) or "nothing"),
         ("memory", describe_memory(passport["memory"], passport["cutoffs"])),
         ("device", f"{passport['device']} ({passport['device_capability']})"),
@@ -72,6 +74,16 @@ def describe(path: Path, passport: dict[str, Any]) -> list[tuple[str, str]]:
         ("weights", f"sha256 {passport['weights_sha256']}"),
         ("written by", f"tessera {passport['tessera_version']}"),
     ]
+
+
+def describe_tables(tables: dict[str, Any] | None) -> str:
+    """Say how edge networks are evaluated."""
+    if tables is None:
+        return "exact"
+    return (
+        f"tables, {tables['intervals_per_width']} intervals in a width of the radial basis, forces within "
+        f"{tables['force_error']:.1e} eV/Å"
+    )
 
 
 def describe_memory(memory: dict[str, Any], cutoffs: list[float]) -> str:

@@ -76,7 +76,7 @@ def edge_attention(
         query: of receivers, divided by sqrt(D), [N, D, H].
         payload: of senders: D planes of keys, then V planes of values, [M, D + V, H].
         gates: score gates and output gates, [E, 2, H].
-        envelope: p, [E]; 0 on inactive edges.
+        envelope: p, [E]; inactive edges count as 0.
         factor: f, one a moment, [E, A].
         active: the edges that count, bool [E].
         edges: the list.
@@ -93,7 +93,7 @@ def edge_attention(
     floor = torch.exp(-shift) if is_smooth else torch.exp(largest - shift)
     # Inactive edges may score above the shift; their exponential must not overflow.
     relative = torch.where(active[:, None], score - shift[edges.receiver], torch.zeros_like(score))
-    weight = torch.exp(relative) * envelope[:, None]
+    weight = torch.exp(relative) * torch.where(active, envelope, torch.zeros_like(envelope))[:, None]
     normalizer = segment_sum(weight, edges) + NORMALIZER_FLOOR * floor
     sent = (weight * gates[:, 1])[:, None] * value[edges.sender]
     moments = [segment_sum(factor[:, place, None, None] * sent, edges) for place in range(factor.shape[1])]
@@ -133,7 +133,9 @@ def spline_weights(fraction: Tensor) -> Tensor:
     return torch.stack(weights, dim=1) * (1.0 / 120.0)
 
 
-def table_sum(harmonics: Tensor, table: Tensor, row: Tensor, fraction: Tensor, scale: Tensor, edges: EdgeList) -> Tensor:
+def table_sum(
+    harmonics: Tensor, table: Tensor, row: Tensor, fraction: Tensor, scale: Tensor, edges: EdgeList
+) -> Tensor:
     """Sum harmonics times radial functions from a spline, scaled: [E, R], [T, L+1, C], [E], [E], [E] -> [N, R, C]."""
     return outer_sum(harmonics, spline(table, row, fraction) * scale[:, None, None], edges)
 
