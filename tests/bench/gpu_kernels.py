@@ -27,8 +27,8 @@ from tessera.ops import triton_edges
 
 HEADS, SCALARS, ROWS, CHANNELS, DEGREES = 128, 8, 9, 256, 3
 PLANES = ROWS * CHANNELS // HEADS
-INTERVALS = 256
-"""Of a spline, for each pair of elements; two a width of the radial basis."""
+INTERVALS = 1024
+"""Of a spline, for each pair of elements; eight a width of the radial basis."""
 TABLE_ROWS = 4 * (INTERVALS + reference.SPLINE_ROWS - 1)
 SEED, WARM_UP, REPEATS = 7, 3, 11
 HEADER = """# Fused kernels on one {gpu}

@@ -53,3 +53,13 @@ def test_an_exported_step_names_the_operators_and_its_kernels_write_nothing_but_
         ["grad_envelope", "grad_factor", "grad_gates", "grad_query", "products"],
         ["grad_payload"],
     ]
+
+
+def test_a_model_is_exported_with_the_kernels_as_operators_and_all_extents_free():
+    assert run("model") == {
+        "tessera_triton.table_sum.default": 1,
+        "tessera_triton.table_attention.default": 2,
+        "tessera_triton.table_attention_backward_receivers.default": 2,
+        "tessera_triton.table_attention_backward_senders.default": 2,
+        "tessera_triton.table_sum_backward.default": 1,
+    }

@@ -113,6 +113,26 @@ def test_a_row_without_active_edges_gets_and_gives_nothing(is_smooth):
 
 
 @pytest.mark.parametrize("is_smooth", [False, True], ids=["largest", "smooth"])
+def test_statistics_hold_the_largest_score_the_normalizer_and_how_many_edges_attain_it(is_smooth):
+    edges = tiny_list()
+    inputs = tied_inputs(edges, EDGE, SHAPES[0])
+    active, scores = inputs["active"], inputs["gates"][:, 0] * SHAPES[0][0]  # queries and keys are 1
+    index = (edges.receiver, edges.sender, edges.receiver_range, edges.sender_order, edges.sender_range)
+    detached = [value.detach() for value in inputs.values()]
+    _, statistics = triton_attention_ops.edge_attention(*detached, *index, is_smooth)
+    for row in range(edges.num_owned):
+        mine = (edges.receiver == row) & active
+        largest = scores[mine].max(0).values if mine.any() else torch.zeros_like(scores[0])
+        shift = largest.clamp(min=0.0) if is_smooth else largest
+        weights = torch.exp(scores[mine] - shift) * inputs["envelope"][mine, None]
+        floor = torch.exp(-shift) if is_smooth else torch.ones_like(shift)
+        expected = [largest, weights.sum(0) + reference.NORMALIZER_FLOOR * floor]
+        if not is_smooth:
+            expected.append((scores[mine] == largest).sum(0).to(largest))
+        torch.testing.assert_close(statistics[row], torch.stack(expected).detach(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("is_smooth", [False, True], ids=["largest", "smooth"])
 def test_large_scores_do_not_overflow(is_smooth):
     edges = tiny_list()
     inputs = attention_inputs(edges, EDGE, SHAPES[0], scale=300.0)  # scores beyond the 88 at which float32 overflows

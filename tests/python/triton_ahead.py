@@ -3,6 +3,7 @@
 
     python tests/python/triton_ahead.py spills     registers, spilled bytes, bytes of shared memory of each kernel
     python tests/python/triton_ahead.py trace      the step's trace, export and decomposition: what kernels write
+    python tests/python/triton_ahead.py model      a model's step as the exporter traces it: its operators
 
 A process of its own, since Triton's interpreter, in which tests without a GPU run, cannot compile.
 """
@@ -29,8 +30,10 @@ from tessera.kernels import (
     triton_degree_linear,
     triton_table_sum,
 )
-from tessera.model import EdgeList
-from tessera.ops import triton_edges, triton_linear
+from tessera.model import E2Former, EdgeList, ModelConfig, Stage
+from tessera.model.radial_table import tabulate
+from tessera.ops import gpu, triton_edges, triton_linear
+from tessera_export.trace import export_step, trace_step
 
 H200 = GPUTarget("cuda", 90, 32)
 INT64 = ("row", "sender", "receiver", "receiver_range", "sender_order", "sender_range")
@@ -171,5 +174,17 @@ def trace():
     }
 
 
+def model():
+    """Operators of a model with tables and fused attention; the exporter checks that all extents stay free."""
+    stages = (Stage(3.0, "zero-order", 3.0), Stage(4.0, "so2-first-order", 4.0))
+    config = ModelConfig(lmax=1, channels=8, num_heads=4, head_scalars=2, num_basis=6, out_channels=8,
+                         embedding_cutoff=3.0, stages=stages)  # fmt: skip
+    network = tabulate(E2Former(config, ("H", "O")).requires_grad_(requires_grad=False), 2)
+    network.set_fused(is_fused=True)
+    program = export_step(trace_step(network, gpu), network)
+    names = [str(node.target) for node in program.graph.nodes if "tessera" in str(node.target)]
+    return {name: names.count(name) for name in names if "tessera_triton" in name}
+
+
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps({"spills": spills, "trace": trace}[sys.argv[1]](), indent=1))
+    sys.stdout.write(json.dumps({"spills": spills, "trace": trace, "model": model}[sys.argv[1]](), indent=1))

@@ -54,10 +54,7 @@ def attention_outcome(functions, edges, kind, inputs, is_smooth, dtype=torch.flo
             ready[name] = value.detach().to(device, dtype).requires_grad_(name != "table")
         else:
             ready[name] = value.to(device)
-    arguments = dict(ready)
-    # An envelope of an inactive edge is 0 by contract; the mask passes no gradient to it.
-    arguments["envelope"] = ready["envelope"] * ready["active"]
-    message = getattr(functions, kind)(*arguments.values(), moved(edges, device), is_smooth)
+    message = getattr(functions, kind)(*ready.values(), moved(edges, device), is_smooth)
     weight = torch.randn(message.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     leaves = {name: value for name, value in ready.items() if value.requires_grad}
     gradients = torch.autograd.grad((message * weight.to(message)).sum(), list(leaves.values()))
