@@ -32,12 +32,13 @@ def degree_linear_kernel(
     `weight` is [1 or 2, L+1, outputs, inputs]: high parts and, for tf32x3, low parts. Sums run over inputs in blocks of
     DEPTH; no atomics, results repeat bit for bit.
     """
-    degree, place = degree_of_block(tl.program_id(1), num_rows, DEGREES, ROWS)
+    column_blocks: tl.constexpr = (OUTPUTS + COLUMNS - 1) // COLUMNS
+    degree, place = degree_of_block(tl.program_id(0) // column_blocks, num_rows, DEGREES, ROWS)
     orders = 2 * degree + 1
     rows = place * ROWS + tl.arange(0, ROWS).to(tl.int64)
     is_row = rows < num_rows * orders
     at = (rows // orders) * (DEGREES * DEGREES) + degree * degree + rows % orders
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    columns = tl.program_id(0) % column_blocks * COLUMNS + tl.arange(0, COLUMNS)
     depth = tl.arange(0, DEPTH)
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
     for first in tl.range(0, INPUTS, DEPTH):
@@ -101,7 +102,8 @@ def _launch(features: Tensor, weight: Tensor, bias: Tensor | None, precision: st
     result = features.new_empty((num_rows, degrees * degrees, outputs))
     blocks = sum((num_rows * (2 * degree + 1) + rows - 1) // rows for degree in range(degrees))
     parts = split_weight(weight, precision)
-    wrap_triton(degree_linear_kernel)[((outputs + columns - 1) // columns, blocks)](
+    # One axis, blocks of outputs fastest: their programs read the same features; other axes end at 65535.
+    wrap_triton(degree_linear_kernel)[(blocks * ((outputs + columns - 1) // columns),)](
         features, parts, parts if bias is None else bias, result, num_rows,
         DEGREES=degrees, INPUTS=inputs, OUTPUTS=outputs, HAS_BIAS=bias is not None, PRECISION=precision, ROWS=rows,
         COLUMNS=columns, DEPTH=BLOCK_INPUTS, num_warps=WARPS, num_stages=STAGES,
