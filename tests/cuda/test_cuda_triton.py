@@ -4,7 +4,7 @@
 import pytest
 import torch
 from gpu import GPU, needs_gpu
-from small_graph import small_list
+from small_graph import small_list, values
 from triton_cases import (
     EDGE,
     TABLE,
@@ -208,6 +208,8 @@ def test_a_compiled_step_with_other_extents_gives_what_the_eager_step_gives(tmp_
     edges = small_list(301, 40, 12000)
     inputs = attention_inputs(edges, TABLE, SHAPES[2])
     sums = sum_inputs(edges, 3, 256)
+    inputs["table"] = values(300, 2, 128, seed=8).detach()  # as many rows as the traced step has
+    sums["table"] = values(300, 3, 256, seed=9).detach()
     weight = torch.randn(3, 256, 256, generator=torch.Generator().manual_seed(1)) / 16.0
     bias = torch.randn(256, generator=torch.Generator().manual_seed(2))
     arguments = [*inputs.values(), edges.receiver, edges.sender, edges.receiver_range, edges.sender_order,

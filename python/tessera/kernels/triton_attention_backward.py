@@ -59,11 +59,11 @@ def attention_backward_receivers(
     sums = ()
     for t in tl.static_range(TILE):
         at = tl.minimum(first_row + t, num_rows - 1)
-        queries = load_planes(query, at, lane, 0, SCALARS, SCALARS, HEADS, BLOCK)
-        incoming = load_planes(grad, at, lane, 0, MOMENTS * VALUES, MOMENTS * VALUES, HEADS, BLOCK)
-        told = load_planes(message, at, lane, 0, MOMENTS * VALUES, MOMENTS * VALUES, HEADS, BLOCK)
-        product = dot_planes(incoming, told, MOMENTS * VALUES)
-        rows = rows + ((queries, incoming, row_terms(statistics, product, at, lane, IS_SMOOTH, HEADS, BLOCK)),)
+        rows = rows + (
+            read_receiver(
+                grad, message, statistics, query, at, lane, IS_SMOOTH, SCALARS, MOMENTS * VALUES, HEADS, BLOCK
+            ),
+        )
         sums = sums + (zero_planes(SCALARS, BLOCK, dtype),)
     current = smallest_head(head, TILE)
     own_sums = tl.program_id(1) * num_edges
@@ -108,6 +108,18 @@ def attention_backward_receivers(
         if first_row + t < num_rows:
             store_planes(grad_query, first_row + t, lane, sums[t], 0, SCALARS, SCALARS, HEADS, BLOCK)
             store_planes(products, first_row + t, lane, (rows[t][2][2],), 0, 1, 1, HEADS, BLOCK)
+
+
+@triton.jit
+def read_receiver(
+    grad, message, statistics, query, row, lane, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr, SUMS: tl.constexpr,
+    HEADS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Return queries, incoming gradient and terms of a receiver."""
+    queries = load_planes(query, row, lane, 0, SCALARS, SCALARS, HEADS, BLOCK)
+    incoming = load_planes(grad, row, lane, 0, SUMS, SUMS, HEADS, BLOCK)
+    product = dot_planes(incoming, load_planes(message, row, lane, 0, SUMS, SUMS, HEADS, BLOCK), SUMS)
+    return queries, incoming, row_terms(statistics, product, row, lane, IS_SMOOTH, HEADS, BLOCK)
 
 
 @triton.jit
