@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: MIT
+"""Edge attention as operators `tessera_triton::...`: what each allocates and how its kernel is launched.
+
+They are `torch.library.triton_op`s: an exported program names them as it names any operator, and AOTInductor compiles
+the kernels into the artifact. Extents may be symbols; all that a kernel is specialised by is a constant of the model.
+Gates come from edges, [E, 2, H], or from splines over a table [T, 2, H] (`table_...`); both take the same kernels.
+Names as in :mod:`tessera.kernels.reference`; derivatives are registered in :mod:`tessera.ops.triton_edges`.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.library import triton_op, wrap_triton
+
+from tessera.kernels.triton_attention import attention_forward
+from tessera.kernels.triton_attention_backward import attention_backward_receivers, attention_backward_senders
+
+
+class Launch(NamedTuple):
+    """How a kernel runs: rows and heads that one program serves, and the blocks of heads."""
+
+    tile: int
+    block: int
+    num_blocks: int
+
+    def grid(self, num_rows: int) -> tuple[int, int]:
+        """Return the number of programs for rows (fast) and blocks of heads (slow)."""
+        return (num_rows + self.tile - 1) // self.tile, self.num_blocks
+
+
+LARGEST_BLOCK = 32
+"""Heads of a program, one a lane: a warp, so that sums over heads need no barrier and a plane of a row is a cache line.
+The slices of all rows that are in use at a time, and of tables, are small enough for the caches."""
+LARGEST_TILE = 4
+"""Rows of a tile: neighbors on the curve share most of their edges' other ends, but not all."""
+LARGEST_STATE = 186
+"""Float32 numbers a lane that a program may keep; with some 65 for addresses and the like, kernels take up to 250
+registers (`tests/bench/results/kernels.md`), and none spills."""
+
+
+def choose_launch(numbers_of_row: int, numbers_shared: int, num_heads: int, dtype: torch.dtype) -> Launch:
+    """Return how a kernel runs: constants, so that no artifact depends on a tuning run.
+
+    Args:
+        numbers_of_row: what a lane keeps of each row of the tile.
+        numbers_shared: what it keeps of the row that a step reads.
+        num_heads: H.
+        dtype: float32, or float64, which takes two registers a number.
+    """
+    room = LARGEST_STATE * 4 // dtype.itemsize
+    tile = max(1, min(LARGEST_TILE, (room - numbers_shared) // numbers_of_row))
+    block = min(LARGEST_BLOCK, 1 << (num_heads - 1).bit_length())
+    return Launch(tile, block, -(-num_heads // block))
+
+
+def forward_launch(scalars: int, planes: int, moments: int, num_heads: int, dtype: torch.dtype) -> Launch:
+    """Rows keep queries, sums of values and three statistics; a step reads keys and values."""
+    return choose_launch(scalars + moments * planes + 3, scalars + planes, num_heads, dtype)
+
+
+def receivers_launch(scalars: int, planes: int, moments: int, num_heads: int, dtype: torch.dtype) -> Launch:
+    """Rows keep queries, their gradients, the incoming gradient and four terms; a step reads keys and values."""
+    return choose_launch(2 * scalars + moments * planes + 4, scalars + planes, num_heads, dtype)
+
+
+def senders_launch(scalars: int, planes: int, moments: int, num_heads: int, dtype: torch.dtype) -> Launch:
+    """Rows keep keys, values and their gradients; a step reads queries, the incoming gradient and four terms."""
+    return choose_launch(2 * (scalars + planes), scalars + moments * planes + 4, num_heads, dtype)
+
+
+def _constants(query: Tensor, payload: Tensor, factor: Tensor, launch: Launch) -> dict[str, int]:
+    """Constants that all kernels are specialised by."""
+    return {
+        "SCALARS": query.shape[1],
+        "VALUES": payload.shape[1] - query.shape[1],
+        "MOMENTS": factor.shape[1],
+        "HEADS": query.shape[2],
+        "BLOCK": launch.block,
+        "TILE": launch.tile,
+    }
+
+
+def _num_statistics(is_smooth: bool) -> int:
+    """Planes of the statistics: ties count only where the floor follows the largest score."""
+    return 2 if is_smooth else 3
+
+
+def _forward(
+    query: Tensor, payload: Tensor, gates: Tensor, row: Tensor | None, fraction: Tensor | None, envelope: Tensor,
+    factor: Tensor, active: Tensor, sender: Tensor, receiver_range: Tensor, is_smooth: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    num_rows, num_heads, moments = receiver_range.shape[0], query.shape[2], factor.shape[1]
+    scalars, planes = query.shape[1], payload.shape[1] - query.shape[1]
+    launch = forward_launch(scalars, planes, moments, num_heads, query.dtype)
+    message = query.new_empty((num_rows, moments, planes, num_heads))
+    statistics = query.new_empty((num_rows, _num_statistics(is_smooth), num_heads))
+    # Without a table the kernel reads neither rows nor fractions; any tensors of these types will do.
+    wrap_triton(attention_forward)[launch.grid(num_rows)](
+        query, payload, gates, sender if row is None else row, envelope if fraction is None else fraction, envelope,
+        factor, active, sender, receiver_range, message, statistics, num_rows,
+        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
+        num_warps=max(1, launch.block // 32),
+    )  # fmt: skip
+    return message, statistics
+
+
+def _backward_receivers(
+    grad: Tensor, message: Tensor, statistics: Tensor, query: Tensor, payload: Tensor, gates: Tensor,
+    row: Tensor | None, fraction: Tensor | None, envelope: Tensor, factor: Tensor, active: Tensor, sender: Tensor,
+    receiver_range: Tensor, is_smooth: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    num_rows, scalars, planes = receiver_range.shape[0], query.shape[1], payload.shape[1] - query.shape[1]
+    launch = receivers_launch(scalars, planes, factor.shape[1], query.shape[2], query.dtype)
+    blocks, num_edges = launch.num_blocks, envelope.shape[0]
+    grad_query, products = query.new_empty(query.shape), query.new_empty((num_rows, query.shape[2]))
+    grad_envelope = query.new_empty((blocks, num_edges))
+    grad_factor = query.new_empty((blocks, *factor.shape))
+    grad_gates = query.new_empty(gates.shape if row is None else (blocks, num_edges))
+    wrap_triton(attention_backward_receivers)[launch.grid(num_rows)](
+        grad, message, statistics, query, payload, gates, sender if row is None else row,
+        envelope if fraction is None else fraction, envelope, factor, active, sender, receiver_range, grad_query,
+        grad_gates, grad_envelope, grad_factor, products, num_rows, num_edges,
+        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
+        num_warps=max(1, launch.block // 32),
+    )  # fmt: skip
+    if row is not None:
+        grad_gates = grad_gates.sum(0)
+    return grad_query, grad_gates, grad_envelope.sum(0), grad_factor.sum(0), products
+
+
+def _backward_senders(
+    grad: Tensor, statistics: Tensor, products: Tensor, query: Tensor, payload: Tensor, gates: Tensor,
+    row: Tensor | None, fraction: Tensor | None, envelope: Tensor, factor: Tensor, active: Tensor, receiver: Tensor,
+    sender_order: Tensor, sender_range: Tensor, is_smooth: bool,
+) -> Tensor:  # fmt: skip
+    num_rows, scalars, planes = sender_range.shape[0], query.shape[1], payload.shape[1] - query.shape[1]
+    launch = senders_launch(scalars, planes, factor.shape[1], query.shape[2], query.dtype)
+    grad_payload = payload.new_empty(payload.shape)
+    wrap_triton(attention_backward_senders)[launch.grid(num_rows)](
+        grad, statistics, products, query, payload, gates, receiver if row is None else row,
+        envelope if fraction is None else fraction, envelope, factor, active, receiver, sender_order, sender_range,
+        grad_payload, num_rows,
+        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
+        num_warps=max(1, launch.block // 32),
+    )  # fmt: skip
+    return grad_payload
+
+
+@triton_op("tessera_triton::edge_attention", mutates_args={})
+def edge_attention(
+    query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor, factor: Tensor, active: Tensor, receiver: Tensor,  # noqa: ARG001
+    sender: Tensor, receiver_range: Tensor, sender_order: Tensor, sender_range: Tensor, is_smooth: bool,  # noqa: ARG001
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return message [N, A, V, H] and statistics [N, 3, H], or [N, 2, H] where `is_smooth`."""
+    return _forward(query, payload, gates, None, None, envelope, factor, active, sender, receiver_range, is_smooth)
+
+
+@triton_op("tessera_triton::table_attention", mutates_args={})
+def table_attention(
+    query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor, envelope: Tensor, factor: Tensor,
+    active: Tensor, receiver: Tensor, sender: Tensor, receiver_range: Tensor, sender_order: Tensor,  # noqa: ARG001
+    sender_range: Tensor, is_smooth: bool,  # noqa: ARG001
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the same with gates from a table [T, 2, H]."""
+    return _forward(query, payload, table, row, fraction, envelope, factor, active, sender, receiver_range, is_smooth)
+
+
+@triton_op("tessera_triton::edge_attention_backward_receivers", mutates_args={})
+def edge_attention_backward_receivers(
+    grad: Tensor, message: Tensor, statistics: Tensor, query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor,
+    factor: Tensor, active: Tensor, sender: Tensor, receiver_range: Tensor, is_smooth: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return gradients of query, gates, envelope, factor, and sum(grad * message) a row and head, [N, H]."""
+    return _backward_receivers(
+        grad, message, statistics, query, payload, gates, None, None, envelope, factor, active, sender, receiver_range,
+        is_smooth,
+    )  # fmt: skip
+
+
+@triton_op("tessera_triton::table_attention_backward_receivers", mutates_args={})
+def table_attention_backward_receivers(
+    grad: Tensor, message: Tensor, statistics: Tensor, query: Tensor, payload: Tensor, table: Tensor, row: Tensor,
+    fraction: Tensor, envelope: Tensor, factor: Tensor, active: Tensor, sender: Tensor, receiver_range: Tensor,
+    is_smooth: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return gradients of query, fraction, envelope, factor, and sum(grad * message) a row and head, [N, H]."""
+    return _backward_receivers(
+        grad, message, statistics, query, payload, table, row, fraction, envelope, factor, active, sender,
+        receiver_range, is_smooth,
+    )  # fmt: skip
+
+
+@triton_op("tessera_triton::edge_attention_backward_senders", mutates_args={})
+def edge_attention_backward_senders(
+    grad: Tensor, statistics: Tensor, products: Tensor, query: Tensor, payload: Tensor, gates: Tensor,
+    envelope: Tensor, factor: Tensor, active: Tensor, receiver: Tensor, sender_order: Tensor, sender_range: Tensor,
+    is_smooth: bool,
+) -> Tensor:  # fmt: skip
+    """Return the gradient of the payload, [M, D + V, H]."""
+    return _backward_senders(
+        grad, statistics, products, query, payload, gates, None, None, envelope, factor, active, receiver,
+        sender_order, sender_range, is_smooth,
+    )  # fmt: skip
+
+
+@triton_op("tessera_triton::table_attention_backward_senders", mutates_args={})
+def table_attention_backward_senders(
+    grad: Tensor, statistics: Tensor, products: Tensor, query: Tensor, payload: Tensor, table: Tensor, row: Tensor,
+    fraction: Tensor, envelope: Tensor, factor: Tensor, active: Tensor, receiver: Tensor, sender_order: Tensor,
+    sender_range: Tensor, is_smooth: bool,
+) -> Tensor:  # fmt: skip
+    """Return the gradient of the payload, [M, D + V, H]."""
+    return _backward_senders(
+        grad, statistics, products, query, payload, table, row, fraction, envelope, factor, active, receiver,
+        sender_order, sender_range, is_smooth,
+    )  # fmt: skip

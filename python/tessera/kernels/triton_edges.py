@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+"""Device functions that the Triton kernels share: rows in planes, gates of an edge, walks over sorted edges.
+
+A lane is one head. Heads never mix but in the sums that a kernel says it takes over lanes, so a row's state lives in
+tuples of vectors of BLOCK lanes, one a plane, and stays in registers. A program serves one block of heads: the second
+axis of the grid, which changes slowest, so that all programs that run at a time read the same slice of every row.
+
+A **tile** is a few rows that one program serves together. Each row has its own edges, sorted by the row at the other
+end; `cursor` holds the place of each row's next edge and `head` the row at the other end of it. A step takes the
+smallest head, reads that row once, and serves every row of the tile whose head it is. Each row thus meets its edges in
+its own order, whatever the tile, so the result does not depend on the tile, bit for bit. Kernels load cursors and heads
+themselves, not in a function: torch finds what a kernel writes by following addresses back to their origin, stops at
+a load, and would take any array that a called function reads for written, and copy it.
+"""
+
+import triton
+from triton import language as tl
+
+NO_HEAD = tl.constexpr(9223372036854775807)
+"""Head of a row whose edges are used up; no row has this number."""
+
+
+@triton.jit
+def load_planes(
+    pointer, row, lane, FIRST: tl.constexpr, COUNT: tl.constexpr, PLANES: tl.constexpr, HEADS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Read planes FIRST to FIRST + COUNT of a row of [*, PLANES, HEADS], a tuple; lanes beyond HEADS are 0."""
+    start = pointer + row * (PLANES * HEADS)
+    planes = ()
+    for plane in tl.static_range(COUNT):
+        place = start + (FIRST + plane) * HEADS + lane
+        if HEADS % BLOCK == 0:
+            planes = planes + (tl.load(place),)
+        else:
+            planes = planes + (tl.load(place, mask=lane < HEADS, other=0.0),)
+    return planes
+
+
+@triton.jit
+def store_planes(
+    pointer, row, lane, planes, FIRST: tl.constexpr, COUNT: tl.constexpr, PLANES: tl.constexpr, HEADS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write a tuple of planes to a row of [*, PLANES, HEADS], from plane FIRST on."""
+    start = pointer + row * (PLANES * HEADS)
+    for plane in tl.static_range(COUNT):
+        place = start + (FIRST + plane) * HEADS + lane
+        if HEADS % BLOCK == 0:
+            tl.store(place, planes[plane])
+        else:
+            tl.store(place, planes[plane], mask=lane < HEADS)
+
+
+@triton.jit
+def zero_planes(COUNT: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
+    """Return a tuple of COUNT vectors of zeros."""
+    planes = ()
+    for _ in tl.static_range(COUNT):
+        planes = planes + (tl.zeros([BLOCK], DTYPE),)
+    return planes
+
+
+@triton.jit
+def dot_planes(first, second, COUNT: tl.constexpr):
+    """Sum first * second over planes, lane by lane.
+
+    The products are fused by hand in a fixed order: all kernels must find the same bits, because a score is compared
+    with the largest score.
+    """
+    total = first[0] * second[0]
+    for plane in tl.static_range(1, COUNT):
+        total = tl.fma(first[plane], second[plane], total)
+    return total
+
+
+@triton.jit
+def add_planes(sums, factor, planes, COUNT: tl.constexpr):
+    """Return sums + factor * planes."""
+    result = ()
+    for plane in tl.static_range(COUNT):
+        result = result + (tl.fma(factor, planes[plane], sums[plane]),)
+    return result
+
+
+@triton.jit
+def spline_weights(t):
+    """Evaluate 120 times the six quintic B-splines at `t` (0 to 1) of their interval, six scalars.
+
+    As `reference.spline_weights`; fused by hand, see `dot_planes`.
+    """
+    s = 1.0 - t
+    tt = t * t
+    ss = s * s
+    return (
+        ss * ss * s,
+        tl.fma(tl.fma(tl.fma(tl.fma(tl.fma(t, 5.0, -20.0), t, 20.0), t, 20.0), t, -50.0), t, 26.0),
+        tl.fma(tl.fma(tl.fma(t, -10.0, 30.0), tt, -60.0), tt, 66.0),
+        tl.fma(tl.fma(tl.fma(s, -10.0, 30.0), ss, -60.0), ss, 66.0),
+        tl.fma(tl.fma(tl.fma(tl.fma(tl.fma(s, 5.0, -20.0), s, 20.0), s, 20.0), s, -50.0), s, 26.0),
+        tt * tt * t,
+    )
+
+
+@triton.jit
+def spline_slopes(t):
+    """Evaluate 120 times the derivatives of the six quintic B-splines by `t`, six scalars."""
+    s = 1.0 - t
+    tt = t * t
+    ss = s * s
+    return (
+        ss * ss * -5.0,
+        tl.fma(tl.fma(tl.fma(tl.fma(t, 25.0, -80.0), t, 60.0), t, 40.0), t, -50.0),
+        t * tl.fma(tl.fma(t, -50.0, 120.0), tt, -120.0),
+        s * tl.fma(tl.fma(s, 50.0, -120.0), ss, 120.0),
+        tl.fma(tl.fma(tl.fma(tl.fma(s, -25.0, 80.0), s, -60.0), s, -40.0), s, 50.0),
+        tt * tt * 5.0,
+    )
+
+
+@triton.jit
+def weigh_rows(weights, rows, PLANE: tl.constexpr):
+    """Sum one plane of six rows of two planes with weights that are 120 times too large."""
+    total = weights[0] * rows[PLANE]
+    for place in tl.static_range(1, 6):
+        total = tl.fma(weights[place], rows[2 * place + PLANE], total)
+    return total * (1.0 / 120.0)
+
+
+@triton.jit
+def edge_gates(
+    gates, row, fraction, edge, lane, HAS_TABLE: tl.constexpr, WITH_SLOPES: tl.constexpr, HEADS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Return score gate and output gate of an edge and, where asked, their derivatives by its fraction.
+
+    Read from [E, 2, H], or a spline over six consecutive rows of a table [T, 2, H]. Six rows of two planes are twelve
+    consecutive planes.
+    """
+    if HAS_TABLE:
+        first = tl.load(row + edge)
+        t = tl.load(fraction + edge)
+        rows = load_planes(gates, first, lane, 0, 12, 2, HEADS, BLOCK)
+        weights = spline_weights(t)
+        found = (weigh_rows(weights, rows, 0), weigh_rows(weights, rows, 1))
+        if WITH_SLOPES:
+            slopes = spline_slopes(t)
+            found = found + (weigh_rows(slopes, rows, 0), weigh_rows(slopes, rows, 1))
+        return found
+    else:
+        return load_planes(gates, edge, lane, 0, 2, 2, HEADS, BLOCK)
+
+
+@triton.jit
+def smallest_head(head, TILE: tl.constexpr):
+    """Return the row that the next step reads, or NO_HEAD."""
+    smallest = head[0]
+    for t in tl.static_range(1, TILE):
+        smallest = tl.minimum(smallest, head[t])
+    return smallest
+
+
+@triton.jit
+def next_places(cursor, head, current, TILE: tl.constexpr):
+    """Return cursors moved to the next edge where the head is `current`."""
+    places = ()
+    for t in tl.static_range(TILE):
+        places = places + (cursor[t] + (head[t] == current).to(tl.int64),)
+    return places

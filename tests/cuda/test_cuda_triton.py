@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: MIT
+"""The fused Triton kernels on a GPU, against plain torch on the CPU in float64."""
+
+import pytest
+import torch
+from gpu import GPU, needs_gpu
+from small_graph import small_list, values
+from triton_cases import (
+    EDGE,
+    TABLE,
+    assert_equal,
+    attention_inputs,
+    attention_outcome,
+    sum_inputs,
+    sum_outcome,
+    tied_inputs,
+)
+
+from tessera.kernels import reference
+from tessera.model import edge_list, layers
+
+pytest.importorskip("triton", reason="needs triton (pip install triton==3.6.0)")
+
+from tessera.kernels import triton_attention_ops, triton_degree_linear, triton_table_sum
+from tessera.ops import triton_edges, triton_linear
+
+pytestmark = needs_gpu
+
+KINDS = (EDGE, TABLE)
+#: Scalars and value planes a head, heads, moments: lanes idle; few heads; the paper's model with both messages.
+SHAPES = [(2, 3, 6, 3), (3, 4, 8, 1), (8, 18, 128, 1), (8, 18, 128, 3)]
+#: More edges a sum than the small list of the CPU: 12000 edges of 301 receivers.
+LARGE_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-3}
+is_smooth_or_not = pytest.mark.parametrize("is_smooth", [False, True], ids=["largest", "smooth"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@is_smooth_or_not
+def test_message_and_gradients_equal_the_reference(kind, shape, is_smooth, dtype):
+    edges = small_list()
+    inputs = attention_inputs(edges, kind, shape)
+    expected = attention_outcome(reference, edges, kind, inputs, is_smooth)
+    assert_equal(attention_outcome(triton_edges, edges, kind, inputs, is_smooth, dtype, GPU), expected, dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_a_large_list_gives_the_reference(kind, dtype):
+    edges = small_list(301, 40, 12000)
+    inputs = attention_inputs(edges, kind, SHAPES[2])
+    expected = attention_outcome(reference, edges, kind, inputs, is_smooth=False)
+    found = attention_outcome(triton_edges, edges, kind, inputs, is_smooth=False, dtype=dtype, device=GPU)
+    for name, exact in expected.items():
+        scale = exact.abs().max()
+        torch.testing.assert_close(found[name].double() / scale, exact / scale, rtol=0, atol=LARGE_TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("moments", [1, 3])
+def test_a_pass_repeats_bit_for_bit(kind, moments):
+    edges = small_list(301, 40, 12000)
+    inputs = attention_inputs(edges, kind, (8, 18, 128, moments))
+    first, *others = (
+        attention_outcome(triton_edges, edges, kind, inputs, is_smooth=False, dtype=torch.float32, device=GPU)
+        for _ in range(3)
+    )
+    for name, value in first.items():
+        assert all(torch.equal(value, other[name]) for other in others), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tile_of_rows_gives_the_bits_of_single_rows(kind, monkeypatch):
+    edges = small_list(301, 40, 12000)
+    inputs = attention_inputs(edges, kind, SHAPES[2])
+    outcomes = []
+    for size in (1, 2, 4):
+        monkeypatch.setattr(triton_attention_ops, "LARGEST_TILE", size)
+        outcomes.append(
+            attention_outcome(triton_edges, edges, kind, inputs, is_smooth=False, dtype=torch.float32, device=GPU)
+        )
+    for name, single in outcomes[0].items():
+        assert all(torch.equal(single, other[name]) for other in outcomes[1:]), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_edges_that_tie_for_the_largest_score_share_its_gradient(kind, dtype):
+    edges = small_list()
+    inputs = tied_inputs(edges, kind, SHAPES[1])
+    expected = attention_outcome(reference, edges, kind, inputs, is_smooth=False)
+    found = attention_outcome(triton_edges, edges, kind, inputs, is_smooth=False, dtype=dtype, device=GPU)
+    assert_equal(found, expected, dtype)
+
+
+def test_the_largest_score_has_the_same_bits_in_all_kernels():
+    """A row with one edge and S = 2 w: what its score gains through w it loses through the floor, which follows it.
+
+    The gradients of queries vanish; a comparison that failed in one kernel would leave half of P, of order one.
+    """
+    num_rows = 4096
+    rows = torch.arange(num_rows)
+    edges = edge_list(rows, rows.flip(0), torch.zeros(num_rows, 3, dtype=torch.float64), num_rows)
+    inputs = attention_inputs(edges, TABLE, SHAPES[1])
+    inputs["envelope"] = torch.full_like(inputs["envelope"], 1e-3)
+    expected = attention_outcome(reference, edges, TABLE, inputs, is_smooth=False)
+    found = attention_outcome(triton_edges, edges, TABLE, inputs, is_smooth=False, dtype=torch.float32, device=GPU)
+    for name in ("query", "payload"):
+        torch.testing.assert_close(found[name].double(), expected[name], rtol=0, atol=1e-4)
+
+
+@is_smooth_or_not
+def test_inactive_edges_are_not_read_and_get_no_gradient(is_smooth):
+    edges = small_list()
+    inputs = attention_inputs(edges, EDGE, SHAPES[1])
+    clean = attention_outcome(triton_edges, edges, EDGE, inputs, is_smooth, torch.float32, GPU)
+    dead = ~inputs["active"]
+    poisoned = {name: value.detach().clone() for name, value in inputs.items()}
+    poisoned["gates"][dead] = torch.nan
+    poisoned["factor"][dead] = torch.nan
+    found = attention_outcome(triton_edges, edges, EDGE, poisoned, is_smooth, torch.float32, GPU)
+    for name, value in clean.items():
+        assert torch.equal(found[name], value), name
+    for name in ("gates", "envelope", "factor"):
+        assert found[name][dead].abs().max() == 0, name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("owned", "halo", "edges"), [(6, 3, 0), (6, 0, 9), (6, 0, 0)])
+def test_lists_without_edges_or_halo_rows_are_accepted(kind, owned, halo, edges):
+    graph = small_list(owned, halo, edges)
+    inputs = attention_inputs(graph, kind, SHAPES[1])
+    expected = attention_outcome(reference, graph, kind, inputs, is_smooth=False)
+    found = attention_outcome(triton_edges, graph, kind, inputs, is_smooth=False, device=GPU)
+    assert_equal(found, expected, torch.float64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize(("degrees", "channels"), [(1, 4), (2, 3), (3, 256)])
+def test_table_sums_and_gradients_equal_the_reference(degrees, channels, dtype):
+    edges = small_list()
+    inputs = sum_inputs(edges, degrees, channels)
+    assert_equal(sum_outcome(triton_edges, edges, inputs, dtype, GPU), sum_outcome(reference, edges, inputs), dtype)
+
+
+def test_a_table_sum_repeats_bit_for_bit_for_every_block(monkeypatch):
+    edges = small_list(301, 40, 12000)
+    inputs = sum_inputs(edges, 3, 256)
+    for block in (32, 64, 128):
+        monkeypatch.setattr(triton_table_sum, "LARGEST_BLOCK", block)
+        first, *others = (sum_outcome(triton_edges, edges, inputs, torch.float32, GPU) for _ in range(3))
+        for name, value in first.items():
+            assert all(torch.equal(value, other[name]) for other in others), name
+
+
+@pytest.mark.parametrize(("num_rows", "inputs", "outputs"), [(301, 256, 256), (70, 48, 130), (2, 5, 3)])
+@pytest.mark.parametrize("precision", triton_degree_linear.PRECISIONS)
+def test_linear_maps_err_as_their_products_do(num_rows, inputs, outputs, precision):
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(num_rows, 9, inputs, generator=generator)
+    weight = torch.randn(3, outputs, inputs, generator=generator) / inputs**0.5
+    bias, incoming = torch.randn(outputs, generator=generator), torch.randn(num_rows, 9, outputs, generator=generator)
+    by_row = weight[[0, 1, 1, 1, 2, 2, 2, 2, 2]]
+
+    def outcome(function, dtype, device):
+        leaf = features.to(device, dtype).requires_grad_()
+        found = function(leaf)
+        (gradient,) = torch.autograd.grad((found * incoming.to(found)).sum(), leaf)
+        return [tensor.detach().double().cpu() for tensor in (found, gradient)]
+
+    exact = outcome(lambda x: layers.degree_linear(x, by_row.double(), bias.double()), torch.float64, "cpu")
+    plain = outcome(lambda x: layers.degree_linear(x, by_row, bias), torch.float32, "cpu")
+    found = outcome(
+        lambda x: triton_linear.degree_linear(x, weight.to(GPU), bias.to(GPU), precision), torch.float32, GPU
+    )
+    for ours, theirs, expected in zip(found, plain, exact, strict=True):
+        ours_error, plain_error = ((other - expected).square().mean().sqrt() for other in (ours, theirs))
+        if precision == "tf32":
+            assert 30 * plain_error < ours_error < 1e-3  # 2^-11 a factor
+        else:
+            assert ours_error <= 3 * plain_error + 1e-8
+
+
+class Step(torch.nn.Module):
+    def __init__(self, recorded):
+        super().__init__()
+        self.recorded = recorded
+
+    def forward(self, *inputs):
+        return self.recorded(*inputs)
+
+
+def test_a_compiled_step_with_other_extents_gives_what_the_eager_step_gives(tmp_path):
+    from torch.export import Dim  # noqa: PLC0415
+    from torch.fx.experimental.proxy_tensor import make_fx  # noqa: PLC0415
+    from triton_ahead import step, step_inputs  # noqa: PLC0415
+
+    tensors, dims = step_inputs()
+    tensors = [tensor.to(GPU) for tensor in tensors]
+    recorded = make_fx(step, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*tensors)
+    free = {name: Dim(name, min=2) for name in ("N", "M", "E")}
+    shapes = tuple(None if axes is None else {0: free[axes[0]]} for axes in dims)
+    program = torch.export.export(Step(recorded), tuple(tensors), dynamic_shapes=(shapes,), strict=False)
+    package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "step.pt2"))
+    compiled = torch._inductor.aoti_load_package(package)
+
+    edges = small_list(301, 40, 12000)
+    inputs = attention_inputs(edges, TABLE, SHAPES[2])
+    sums = sum_inputs(edges, 3, 256)
+    inputs["table"] = values(300, 2, 128, seed=8).detach()  # as many rows as the traced step has
+    sums["table"] = values(300, 3, 256, seed=9).detach()
+    weight = torch.randn(3, 256, 256, generator=torch.Generator().manual_seed(1)) / 16.0
+    bias = torch.randn(256, generator=torch.Generator().manual_seed(2))
+    arguments = [*inputs.values(), edges.receiver, edges.sender, edges.receiver_range, edges.sender_order,
+                 edges.sender_range, sums["harmonics"], sums["table"], weight, bias]  # fmt: skip
+    ready = [x.detach().to(GPU, torch.float32 if x.is_floating_point() else x.dtype) for x in arguments]
+    for found, expected in zip(compiled(*ready), step(*ready), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""The fused kernels compiled for an H200, and traced as the exporter traces them, on a machine without a GPU."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="needs triton (pip install triton==3.6.0)")
+
+SCRIPT = Path(__file__).with_name("triton_ahead.py")
+
+
+def run(what):
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    process = subprocess.run(
+        [sys.executable, SCRIPT, what], env=environment, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr[-3000:]
+    return json.loads(process.stdout)
+
+
+def test_no_kernel_of_the_papers_model_spills_registers():
+    found = run("spills")
+    assert len(found) == 17  # three attention kernels with gates and tables, A = 1 and 3; two sums; three products
+    spilled = {name: kernel for name, kernel in found.items() if kernel["spilled"]}
+    assert not spilled
+    in_warps = [kernel for name, kernel in found.items() if "degree_linear" not in name]
+    assert all(kernel["shared"] == 0 for kernel in in_warps), "sums over heads must stay in one warp"
+
+
+def test_an_exported_step_names_the_operators_and_its_kernels_write_nothing_but_their_results():
+    found = run("trace")
+    assert found["operators"] == [
+        "tessera_triton.table_attention.default",
+        "tessera_triton.table_sum.default",
+        "tessera_triton.degree_linear.default",
+        "tessera_triton.degree_linear_backward.default",
+        "tessera_triton.table_sum_backward.default",
+        "tessera_triton.table_attention_backward_receivers.default",
+        "tessera_triton.table_attention_backward_senders.default",
+    ]
+    assert len(set(found["free"])) == 3  # rows, extended rows and edges stay symbols
+    assert found["writes"] == [
+        ["message", "statistics"],
+        ["sums"],
+        ["outputs"],
+        ["outputs"],
+        ["grad_fraction", "grad_harmonics", "grad_scale"],
+        ["grad_envelope", "grad_factor", "grad_gates", "grad_query", "products"],
+        ["grad_payload"],
+    ]
+
+
+def test_a_model_is_exported_with_the_kernels_as_operators_and_all_extents_free():
+    assert run("model") == {
+        "tessera_triton.table_sum.default": 1,
+        "tessera_triton.table_attention.default": 2,
+        "tessera_triton.table_attention_backward_receivers.default": 2,
+        "tessera_triton.table_attention_backward_senders.default": 2,
+        "tessera_triton.table_sum_backward.default": 1,
+    }

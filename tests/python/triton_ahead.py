@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT
+"""Compile the fused kernels for an H200 without a GPU; print what the compiler says of them as JSON.
+
+    python tests/python/triton_ahead.py spills     registers, spilled bytes, bytes of shared memory of each kernel
+    python tests/python/triton_ahead.py trace      the step's trace, export and decomposition: what kernels write
+    python tests/python/triton_ahead.py model      a model's step as the exporter traces it: its operators
+
+A process of its own, since Triton's interpreter, in which tests without a GPU run, cannot compile.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import triton
+from torch._functorch.aot_autograd import aot_export_module
+from torch.export import Dim
+from torch.fx.experimental.proxy_tensor import make_fx
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from tessera.kernels import (
+    triton_attention,
+    triton_attention_backward,
+    triton_attention_ops,
+    triton_degree_linear,
+    triton_table_sum,
+)
+from tessera.model import E2Former, EdgeList, ModelConfig, Stage
+from tessera.model.radial_table import tabulate
+from tessera.ops import gpu, triton_edges, triton_linear
+from tessera_export.trace import export_step, trace_step
+
+H200 = GPUTarget("cuda", 90, 32)
+INT64 = ("row", "sender", "receiver", "receiver_range", "sender_order", "sender_range")
+#: The paper's model: scalars, value planes, heads.
+SCALARS, PLANES, HEADS = 8, 18, 128
+
+
+def compiled(kernel, constants, dtype, **options):
+    """Registers, spilled bytes and shared bytes of one kernel."""
+    signature, attributes = {}, {}
+    for place, name in enumerate(kernel.arg_names):
+        if name in constants:
+            signature[name] = "constexpr"
+        elif name.startswith("num_"):
+            signature[name] = "i64"
+        else:
+            signature[name] = "*i64" if name in INT64 else "*i1" if name == "active" else f"*{dtype}"
+            attributes[place,] = [["tt.divisibility", 16]]
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
+    binary = triton.compile(source, target=H200, options={"num_warps": 1, **options})
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary.asm["cubin"])
+        file.flush()
+        text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True)
+    found = {key: int(value) for key, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", text.stdout + text.stderr)}
+    return {"registers": found["REG"], "spilled": found["STACK"] + found["LOCAL"], "shared": binary.metadata.shared}
+
+
+def attention_kernels(dtype):
+    """Each attention kernel with the constants that its launch chooses."""
+    kernels = (
+        triton_attention.attention_forward,
+        triton_attention_backward.attention_backward_receivers,
+        triton_attention_backward.attention_backward_senders,
+    )
+    states = (triton_attention_ops.forward_launch, triton_attention_ops.receivers_launch,
+              triton_attention_ops.senders_launch)  # fmt: skip
+    for kernel, launch_of in zip(kernels, states, strict=True):
+        for moments in (1, 3):
+            launch = launch_of(SCALARS, PLANES, moments, HEADS, dtype)
+            for has_table in (False, True):
+                yield kernel, {
+                    "HAS_TABLE": has_table, "IS_SMOOTH": False, "SCALARS": SCALARS, "VALUES": PLANES,
+                    "MOMENTS": moments, "HEADS": HEADS, "BLOCK": launch.block, "TILE": launch.tile,
+                }  # fmt: skip
+
+
+def spills():
+    """The kernels in float32; float64 serves tests and verification."""
+    found = {}
+    for kernel, constants in attention_kernels(torch.float32):
+        gates = "table" if constants["HAS_TABLE"] else "gates"
+        title = f"{kernel.fn.__name__} A={constants['MOMENTS']} tile={constants['TILE']} {gates}"
+        found[title] = compiled(kernel, constants, "fp32")
+    for kernel in (triton_table_sum.table_sum_forward, triton_table_sum.table_sum_backward):
+        constants = {"DEGREES": 3, "CHANNELS": 256, "BLOCK": triton_table_sum.channel_blocks(256)[0]}
+        found[kernel.fn.__name__] = compiled(kernel, constants, "fp32")
+    for precision in triton_degree_linear.PRECISIONS:
+        constants = {
+            "DEGREES": 3, "INPUTS": 256, "OUTPUTS": 256, "HAS_BIAS": True, "PRECISION": precision,
+            "ROWS": triton_degree_linear.BLOCK_ROWS, "COLUMNS": triton_degree_linear.BLOCK_OUTPUTS,
+            "DEPTH": triton_degree_linear.BLOCK_INPUTS,
+        }  # fmt: skip
+        options = {"num_warps": triton_degree_linear.WARPS, "num_stages": triton_degree_linear.STAGES}
+        kernel = triton_degree_linear.degree_linear_kernel
+        found[f"{kernel.fn.__name__} {precision}"] = compiled(kernel, constants, "fp32", **options)
+    return found
+
+
+def step(query, payload, table, row, fraction, envelope, factor, active, receiver, sender, receiver_range, sender_order,
+         sender_range, harmonics, radial, weight, bias):  # fmt: skip
+    """Attention, an embedding and a linear map with all their gradients, as the exporter records them."""
+    leaves = [x.detach().requires_grad_() for x in (query, payload, fraction, envelope, factor, harmonics)]
+    query, payload, fraction, envelope, factor, harmonics = leaves
+    edges = EdgeList(None, None, receiver, sender, receiver_range, sender_order, sender_range)
+    message = triton_edges.table_attention(
+        query, payload, table, row, fraction, envelope, factor, active, edges, is_smooth=False
+    )
+    sums = triton_edges.table_sum(harmonics, radial, row, fraction, envelope, edges)
+    mapped = triton_linear.degree_linear(sums, weight, bias, "tf32x3")
+    total = message.square().sum() + mapped.square().sum()
+    return (message.detach(), *torch.autograd.grad(total, leaves))
+
+
+def step_inputs():
+    rows, extended, edges, heads = 37, 48, 171, 128
+    index = torch.int64
+    shapes = [(rows, 8, heads), (extended, 26, heads), (300, 2, heads), (edges, index), (edges,), (edges,), (edges, 1),
+              (edges, torch.bool), (edges, index), (edges, index), (rows, 2, index), (edges, index),
+              (extended, 2, index), (edges, 9), (300, 3, 256), (3, 256, 256), (256,)]  # fmt: skip
+    names = {rows: "N", extended: "M", edges: "E"}
+    tensors, dims = [], []
+    for shape in shapes:
+        dtype = shape[-1] if isinstance(shape[-1], torch.dtype) else torch.float32
+        extents = [extent for extent in shape if not isinstance(extent, torch.dtype)]
+        tensors.append(torch.zeros(extents, dtype=dtype))
+        dims.append({0: names[extents[0]]} if extents[0] in names else None)
+    return tensors, dims
+
+
+class NoGpu:
+    """What torch asks of a driver when it looks for the arrays that a kernel writes."""
+
+    def get_current_target(self):
+        return H200
+
+    def get_active_torch_device(self):
+        return torch.device("cpu")
+
+    def get_current_device(self):
+        return 0
+
+
+class Recorded(torch.nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *inputs):
+        return self.module(*inputs)
+
+
+def trace():
+    triton.runtime.driver.set_active(NoGpu())
+    tensors, dims = step_inputs()
+    recorded = make_fx(step, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*tensors)
+    free = {name: Dim(name, min=2) for name in ("N", "M", "E")}
+    shapes = tuple(None if axes is None else {0: free[axes[0]]} for axes in dims)
+    program = torch.export.export(Recorded(recorded), tuple(tensors), dynamic_shapes=(shapes,), strict=False)
+    placeholders = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"]
+    decomposed, _ = aot_export_module(program.module(), placeholders, trace_joint=False, decompositions={})
+    calls = [node for node in decomposed.graph.nodes if "triton_kernel_wrapper" in str(node.target)]
+    return {
+        "operators": [str(node.target) for node in program.graph.nodes if "tessera_triton" in str(node.target)],
+        "free": sorted(str(value.shape[0]) for value in placeholders if not isinstance(value.shape[0], int)),
+        "writes": [sorted(node.kwargs["tensors_to_clone"]) for node in calls],
+    }
+
+
+def model():
+    """Operators of a model with tables and fused attention; the exporter checks that all extents stay free."""
+    stages = (Stage(3.0, "zero-order", 3.0), Stage(4.0, "so2-first-order", 4.0))
+    config = ModelConfig(lmax=1, channels=8, num_heads=4, head_scalars=2, num_basis=6, out_channels=8,
+                         embedding_cutoff=3.0, stages=stages)  # fmt: skip
+    network = tabulate(E2Former(config, ("H", "O")).requires_grad_(requires_grad=False), 2)
+    network.set_fused(is_fused=True)
+    program = export_step(trace_step(network, gpu), network)
+    names = [str(node.target) for node in program.graph.nodes if "tessera" in str(node.target)]
+    return {name: names.count(name) for name in names if "tessera_triton" in name}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps({"spills": spills, "trace": trace, "model": model}[sys.argv[1]](), indent=1))
