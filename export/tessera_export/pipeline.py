@@ -2,12 +2,14 @@
 """The export itself: one model in, one verified artifact out."""
 
 import copy
+import importlib
 import json
 import logging
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
@@ -105,7 +107,7 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
         traced = copy.deepcopy(model).to(options.device)
         traced.set_fused(is_fused=options.is_fused)
         with progress.phase("trace"):
-            choice = choose(traced, tessera.ops, options.recompute)
+            choice = choose(traced, operations(options), options.recompute)
             progress.note(f"{len(choice.module.graph.nodes)} nodes")
         passport = build_passport(
             original,
@@ -166,6 +168,23 @@ def tabulated(model: E2Former, options: ExportOptions, progress: Progress) -> Ta
             f"{found.force_error:.1e} eV/Å"
         )
     return found
+
+
+def operations(options: ExportOptions) -> ModuleType:
+    """Return the operations that the traced program calls: on a GPU the fused ones are Triton kernels.
+
+    Raises:
+        ExportError: Triton is missing.
+    """
+    if options.device != "cuda" or not options.is_fused:
+        return tessera.ops
+    try:
+        return importlib.import_module("tessera.ops.gpu")
+    except ImportError as error:
+        raise ExportError(
+            f"--kernels fused: expected Triton, which the fused kernels of a GPU are written in, found none that loads "
+            f"({error}); install the triton of this torch, or give --kernels plain"
+        ) from error
 
 
 def required_capability(options: ExportOptions) -> str:
