@@ -2,6 +2,8 @@
 """Labelled structures, read from extended XYZ."""
 
 import dataclasses
+import gzip
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,7 +75,9 @@ def read_frames(files: Sequence[Path], data: DataSettings) -> list[Frame]:
 
 def _read(path: Path) -> Iterator[Atoms]:
     try:
-        yield from iread(str(path), index=":", format="extxyz")
+        # ASE seeks from frame to frame, and each step back in a compressed file starts over.
+        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        yield from iread(io.StringIO(text.decode()), index=":", format="extxyz")
     except TrainError:
         raise
     except Exception as error:  # ASE raises many kinds for malformed text

@@ -5,7 +5,9 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from tessera.kernels import reference
 from tessera.model import E2Former
 from tessera.train.edges import FrameEdges
 from tessera.train.frames import GPA, Frame
@@ -53,6 +55,19 @@ def compare(model: E2Former, frames: list[Frame], edges: list[FrameEdges]) -> Co
             stress = found.virial[0].cpu().numpy() / frame.volume
             parts["stress"].append(np.column_stack([frame.stress.ravel(), stress.ravel()]) / GPA)
     return Comparison({kind: np.concatenate(values) for kind, values in parts.items()})
+
+
+def repulsion_energies(model: E2Former, frames: list[Frame], edges: list[FrameEdges]) -> list[float] | None:
+    """Return the model's untrained repulsion in each frame, eV; None for a model without."""
+    if model.repulsion is None:
+        return None
+    device = model.reference_energies.device
+    energies = []
+    with torch.no_grad():
+        for frame, own in zip(frames, edges, strict=True):
+            pack = make_packs(model, [frame], [own], Counts.of([frame]))[0].to(device)
+            energies.append(float(model.repulsion(pack.graph, reference).sum()))
+    return energies
 
 
 def draw_parity(path: Path, comparison: Comparison, title: str) -> None:

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from tessera.train.dataset import Dataset, batches, read_dataset
 from tessera.train.errors import TrainError
-from tessera.train.measure import compare, draw_parity
+from tessera.train.measure import compare, draw_parity, repulsion_energies
 from tessera.train.optimizer import Optimizer
 from tessera.train.packs import Counts, Pack, make_packs
 from tessera.train.ranks import Ranks
@@ -55,11 +55,12 @@ class Run:
         self.output = settings.path(settings.output)
         self.data: Dataset = read_dataset(settings)
         self.model, self.mapping = start_model(settings, self.data.elements)
+        self.data.find_neighbors(max(self.model.cutoffs), quiet=ranks.rank > 0)
         if settings.references == "fit":
-            energies = fit_references(self.data.training, self.model.elements)
+            known = repulsion_energies(self.model, self.data.training, self.data.training_edges)
+            energies = fit_references(self.data.training, self.model.elements, known)
             table = torch.tensor(list(energies.values()), dtype=torch.float64)
             self.model.reference_energies.copy_(table)
-        self.data.find_neighbors(max(self.model.cutoffs), quiet=ranks.rank > 0)
         self.parameters = freeze(self.model, settings.model.frozen)
         num_batches = math.ceil(len(self.data.training) / settings.optimizer.batch_size)
         num_steps = num_batches * settings.optimizer.epochs

@@ -63,6 +63,9 @@ class ModelSettings:
     """`smooth`: energies are C² when a neighbor enters; `exact`: the published normalizer."""
     average_degree: float = 23.01
     """Typical number of neighbors within `embedding_cutoff`."""
+    repulsion: str = "keep"
+    """`zbl`: screened repulsion of nuclei at short distances, which the network then corrects; `none`; or `keep` what
+    `config` or the checkpoint says (none for a new model)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +144,7 @@ _CHOICES = {
     "device": ("cpu", "cuda"),
     "model.softmax": ("smooth", "exact"),
     "model.attention": ("zero-order", "so2-first-order"),
+    "model.repulsion": ("keep", "zbl", "none"),
 }
 _POSITIVE = ("optimizer.epochs", "optimizer.batch_size", "optimizer.learning_rate", "loss.energy_delta",
              "loss.forces_delta", "loss.stress_delta")  # fmt: skip
