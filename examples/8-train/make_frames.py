@@ -159,7 +159,7 @@ class Maker:
 
     def contact(self) -> None:
         """Clusters in which one pair of molecules or ions is pushed together until it resists, over many distances."""
-        for _ in range(12):
+        for _ in range(8):
             atoms, parameters = molecules.water_cluster(self.random)
             for squeezed in molecules.squeezed(atoms, self.random):
                 self.save(squeezed, parameters, "contact", "squeezed")
@@ -177,7 +177,7 @@ class Maker:
     def peptide(self) -> None:
         """Two or three residues in water with counter-ions, or now and then in vacuum."""
         length, temperature = int(self.random.integers(2, 4)), float(self.random.choice([300, 350, 450]))
-        start = molecules.peptide(self.random, length, in_water=self.random.random() < 0.8, temperature=temperature)
+        start = molecules.peptide(self.random, length, in_water=self.random.random() < 0.6, temperature=temperature)
         self.run(start, "peptide", temperature)
 
     def sulfur(self) -> None:
@@ -205,7 +205,7 @@ class Maker:
             self.save(snapshot, parameters, "hot", "modelMD", temperature)
 
 
-SHARES = {"contact": 0.05, "strain": 0.03, "peptide": 0.38, "sulfur": 0.22, "box": 0.12, "hot": 0.2}
+SHARES = {"contact": 0.12, "strain": 0.08, "peptide": 0.32, "sulfur": 0.28, "box": 0.06, "hot": 0.14}
 """Part of the time that each kind gets."""
 
 

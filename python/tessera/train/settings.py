@@ -96,6 +96,11 @@ class OptimizerSettings:
     epochs: int = 100
     batch_size: int = 8
     """Frames a step, over all ranks."""
+    batch_edges: int = 0
+    """Edges (within the longest cutoff) a step, over all ranks; above 0 it replaces `batch_size`, so that steps of
+    clusters and of large boxes cost alike."""
+    minutes: float = 0.0
+    """End after so many minutes of training, wherever the epochs are; the schedule ends then, too. 0: no limit."""
     learning_rate: float = 2e-3
     """At the end of the warm-up."""
     warmup_steps: int = 100
@@ -148,8 +153,8 @@ _CHOICES = {
 }
 _POSITIVE = ("optimizer.epochs", "optimizer.batch_size", "optimizer.learning_rate", "loss.energy_delta",
              "loss.forces_delta", "loss.stress_delta")  # fmt: skip
-_NOT_NEGATIVE = ("loss.energy", "loss.forces", "loss.stress", "optimizer.warmup_steps", "optimizer.weight_decay",
-                 "optimizer.clip", "seed")  # fmt: skip
+_NOT_NEGATIVE = ("loss.energy", "loss.forces", "loss.stress", "optimizer.batch_edges", "optimizer.minutes",
+                 "optimizer.warmup_steps", "optimizer.weight_decay", "optimizer.clip", "seed")  # fmt: skip
 _FRACTIONS = ("data.validation_fraction", "optimizer.ema", "optimizer.final_fraction")
 
 
