@@ -23,7 +23,7 @@ from tessera_export.systems import images_as_halo, random_liquid
 CLOSEST = 0.6
 #: Relative to the largest: float64 sums of a hundred terms in another order.
 SUMS = 1e-12
-#: eV; a float32 network of order 1 rounds to 1e-6, the repulsion of 1e3 to 1e4 eV may add nothing to that.
+#: eV; a float32 network of order 1 rounds to 1e-6, the repulsion of some 1e2 eV may add nothing to that.
 FLOAT32_NETWORK = 1e-5
 
 
@@ -37,7 +37,7 @@ def test_a_float32_artifact_repels_in_float64_with_and_without_halo_rows(artifac
     system, model = crowd(), load_model("repelled")
     graph = system.graph(model)
     pushed = model.repulsion(graph, reference)
-    assert float(pushed.sum()) > 1e3
+    assert float(pushed.sum()) > 1e2
     compiled, plain = CompiledModel(artifact("repelled", "float32")), CompiledModel(artifact("tiny", "float32"))
     energies, gradients = compiled.run(graph)
     own = plain.run(graph)[0]

@@ -2,6 +2,7 @@
 """The training step: its forces, its loss, its gradients, compiled and eager."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from tessera.train.frames import Frame
 from tessera.train.loss import loss_and_gradients, penalty, predict
 from tessera.train.packs import Counts, make_packs
 from tessera.train.settings import LossSettings
-from tessera.train.step import check_agreement, eager_step, trace_step
+from tessera.train.step import check_agreement, compiled_step, eager_step, trace_step
 
 # float64, energies and forces of order 1: sums in another order.
 ROUNDING = 1e-11
@@ -123,11 +124,25 @@ def test_the_recorded_step_equals_the_eager_one_for_any_extents_and_weights():
     for frames in (FRAMES[:2], [lonely], FRAMES[2:]):
         (pack,) = packs_of(model, frames)
         for found, expected in zip(
-            recorded(*pack.flat()), loss_and_gradients(model, parameters, pack, LOSS), strict=True
+            recorded(*parameters, *pack.flat()), loss_and_gradients(model, parameters, pack, LOSS), strict=True
         ):
             assert float((found - expected).detach().abs().max()) < ROUNDING * max(1.0, float(expected.abs().max()))
         with torch.no_grad():
             parameters[0].add_(0.1)
+
+
+@pytest.mark.skipif("TESSERA_TEST_COMPILE" not in os.environ, reason="takes minutes; set TESSERA_TEST_COMPILE=1")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_compiled_step_equals_the_eager_one_for_any_extents_and_weights(dtype):
+    model = random_model(small_config(lmax=1, cutoffs=(3.0,), num_basis=6, softmax="smooth"), dtype=dtype)
+    parameters = list(model.parameters())
+    eager, compiled = (make(model, parameters, LOSS) for make in (eager_step, compiled_step))
+    for frames in (FRAMES[:2], FRAMES[2:], FRAMES[1:2]):
+        (pack,) = packs_of(model, frames)
+        check_agreement(compiled, eager, pack, dtype)
+        with torch.no_grad():
+            parameters[0].add_(0.1)
+            parameters[-2].mul_(1.1)
 
 
 def test_a_compiled_step_that_disagrees_is_refused(model):

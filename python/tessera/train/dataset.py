@@ -57,7 +57,8 @@ class Dataset:
 def _find_all(frames: list[Frame], cutoff: float, *, quiet: bool) -> list[FrameEdges]:
     """Search frame by frame, in several processes where there are many frames and cores."""
     bar = partial(tqdm, desc="neighbors", unit="frame", total=len(frames), disable=quiet)
-    workers = min(len(os.sched_getaffinity(0)) // 2, MOST_WORKERS)
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    workers = min(len(os.sched_getaffinity(0)) // 2 // ranks, MOST_WORKERS)
     if len(frames) < FRAMES_WORTH_WORKERS or workers < 2:
         return list(bar(find_edges(frame, cutoff) for frame in frames))
     # Fresh processes: a copy of one that uses a GPU must not be.

@@ -44,6 +44,8 @@ class Frame:
     """[3, 3], eV/Å³, dE/dstrain / volume (ASE's sign: a compressed system has negative diagonal entries)."""
     split: str | None
     """What the split key says."""
+    kind: str | None = None
+    """What the kind key says."""
 
     @property
     def volume(self) -> float:
@@ -107,6 +109,7 @@ def _frame(atoms: Atoms, source: str, data: DataSettings) -> Frame:
             forces=None if forces is None else np.array(forces, dtype=np.float64).reshape(len(atoms), 3),
             stress=None if stress is None else _stress(stress, source) * STRESS_UNITS[data.stress_unit],
             split=None if data.split_key is None else str(atoms.info.get(data.split_key)),
+            kind=None if data.kind_key is None else str(atoms.info.get(data.kind_key)),
         )
     except (TypeError, ValueError) as error:
         if isinstance(error, TrainError):

@@ -39,6 +39,21 @@ class Comparison:
         return found
 
 
+def errors_by_kind(model: E2Former, frames: list[Frame], edges: list[FrameEdges]) -> dict[str, dict[str, float]]:
+    """Return root mean square errors of each kind of frame and of all: keys `frames`, `atoms`, and those of KINDS.
+
+    Units are those of :meth:`Comparison.rmse`; kinds of label that no frame has are left out.
+    """
+    table = {}
+    for kind in [*sorted({str(frame.kind) for frame in frames}), "all"]:
+        places = [place for place, frame in enumerate(frames) if kind in ("all", str(frame.kind))]
+        chosen = [frames[place] for place in places]
+        errors = compare(model, chosen, [edges[place] for place in places]).rmse()
+        table[kind] = {"frames": len(chosen), "atoms": sum(len(frame.numbers) for frame in chosen)}
+        table[kind] |= {name: round(error, 4) for name, error in errors.items() if error == error}  # noqa: PLR0124 (NaN)
+    return table
+
+
 EDGES_AT_ONCE = 200_000
 """Edges of the frames that are evaluated together: many small frames cost a GPU as much time as one large one."""
 

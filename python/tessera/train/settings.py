@@ -25,6 +25,8 @@ class DataSettings:
     """Share of `files` that is drawn, by seed, and held out."""
     split_key: str | None = None
     """Frames whose comment line says `<split_key>=val` are held out."""
+    kind_key: str | None = None
+    """Word of the comment line that says what a frame shows, such as `config_type`; for errors by kind."""
     energy_key: str = "energy"
     """eV."""
     forces_key: str = "forces"
@@ -100,7 +102,8 @@ class OptimizerSettings:
     """Edges (within the longest cutoff) a step, over all ranks; above 0 it replaces `batch_size`, so that steps of
     clusters and of large boxes cost alike."""
     minutes: float = 0.0
-    """End after so many minutes of training, wherever the epochs are; the schedule ends then, too. 0: no limit."""
+    """End after so many minutes, validation included and reading not, wherever the epochs are; the schedule ends then,
+    too. 0: no limit."""
     learning_rate: float = 2e-3
     """At the end of the warm-up."""
     warmup_steps: int = 100
