@@ -88,6 +88,7 @@ class Request:
     device: str = "cpu"
     recompute: float | None = None
     matmul: str = "highest"
+    kernels: str | None = None
 
     def key(self, model: torch.nn.Module) -> str:
         weights = hashlib.sha256()
@@ -123,7 +124,9 @@ def export(request: Request) -> Path:
     model = load_model(request.name, request.elements)
     path = artifact_folder() / f"{request.name}-{request.dtype}-{request.device}-{request.key(model)}.pt2"
     if not path.exists():
-        options = ExportOptions(request.dtype, request.device, request.matmul, recompute=request.recompute)
+        options = ExportOptions(
+            request.dtype, request.device, request.matmul, recompute=request.recompute, kernels=request.kernels
+        )
         export_model(model, path, options, Progress(is_quiet=True))
     return path
 

@@ -12,7 +12,7 @@ from tessera.checkpoint import load_checkpoint
 from tessera.model import E2Former
 from tessera_export.errors import ExportError
 from tessera_export.matmul import TORCH_PRECISION
-from tessera_export.pipeline import DTYPES, ExportOptions, check_output, export_model
+from tessera_export.pipeline import DTYPES, RADIAL_TOLERANCE, ExportOptions, check_output, export_model
 from tessera_export.progress import Progress
 
 logger = logging.getLogger(__name__)
@@ -57,6 +57,25 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="BUDGET",
         help="MiB an atom that a run may need (water, one rank, without weights): the backward pass computes anew what "
         "does not fit (default: everything is kept)",
+    )
+    parser.add_argument(
+        "--kernels",
+        choices=["fused", "plain"],
+        help="attention as one kernel a stage, which keeps nothing of the edges, or as operations that each pass over "
+        "all edges (default: fused on the CPU, plain on a GPU)",
+    )
+    parser.add_argument(
+        "--radial",
+        choices=["table", "exact"],
+        help="edge networks as splines of the distance, one a pair of elements, or evaluated at each edge "
+        "(default: table for float32 with fused kernels)",
+    )
+    parser.add_argument(
+        "--radial-tolerance",
+        type=float,
+        default=RADIAL_TOLERANCE,
+        metavar="EV_PER_A",
+        help="error of a force that tables may bring, eV/Å, which decides how fine they are (default: %(default)g)",
     )
     parser.add_argument(
         "--native-isa",
@@ -108,6 +127,9 @@ def run(arguments: argparse.Namespace) -> None:
         is_native=arguments.native_isa,
         sm=arguments.sm,
         recompute=arguments.recompute,
+        kernels=arguments.kernels,
+        radial=arguments.radial,
+        radial_tolerance=arguments.radial_tolerance,
     )
     check_output(arguments.output)
     progress = Progress()

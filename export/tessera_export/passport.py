@@ -32,6 +32,8 @@ def build_passport(
     num_messages: int,
     recompute: list[str],
     memory: MemoryModel,
+    kernels: str,
+    tables: dict[str, object] | None,
 ) -> dict[str, object]:
     """Collect every key of ARCHITECTURE.md.
 
@@ -44,6 +46,8 @@ def build_passport(
         num_messages: halo exchanges of one forward pass, counted in the traced graph.
         recompute: parts whose insides the backward pass computes anew (`recompute.Choice.labels`).
         memory: peak of one run.
+        kernels: of the attention stages, "fused" or "plain".
+        tables: how fine the tables of edge networks are (`tables.Tables.to_dict`), None where the networks are exact.
     """
     config = model.config
     cutoffs = list(model.cutoffs)
@@ -68,6 +72,8 @@ def build_passport(
         "num_messages": num_messages,
         "recompute": recompute,
         "memory": memory.to_dict(),
+        "kernels": kernels,
+        "tables": tables,
         "channels": config.channels,
         "receptive_radius": config.receptive_radius,
         "model_config": config.to_dict(),

@@ -14,6 +14,7 @@ import torch
 import tessera.ops
 from tessera.model import E2Former
 from tessera.model.embedding import CHARGE_RANGE
+from tessera.model.radial_table import table_bytes
 from tessera_export.errors import ExportError
 from tessera_export.matmul import check_matmul, matmul_precision
 from tessera_export.measure import measured_memory
@@ -29,11 +30,17 @@ from tessera_export.package import (
 from tessera_export.passport import build_passport
 from tessera_export.progress import Progress
 from tessera_export.recompute import Choice, choose
+from tessera_export.tables import FIRST_INTERVALS, MOST_BYTES, Tables, choose_tables, fits
 from tessera_export.trace import count_operator, export_step
 from tessera_export.verify import verify
 
 logger = logging.getLogger(__name__)
 
+#: eV/Å, about what float32 arithmetic leaves of a force.
+RADIAL_TOLERANCE = 1e-6
+#: Any quantity on any system of the verification may differ from the networks' by this many times the tolerance,
+#: which is for forces on two of the systems.
+TABLE_ALLOWANCE = 5.0
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -48,6 +55,9 @@ class ExportOptions:
         is_native: compile for this machine's instruction set; other machines may refuse the artifact.
         sm: compute capability that the GPU must have, "90"; None takes that of the present one.
         recompute: MiB an atom of water that a run may need; None recomputes nothing.
+        kernels: "fused" (attention in one kernel that keeps nothing of the edges) or "plain"; None: fused on a CPU.
+        radial: "table" (edge networks as splines of the distance) or "exact"; None: tables for fused float32.
+        radial_tolerance: largest error of a force that tables may bring, eV/Å (`tables.choose_tables`).
     """
 
     dtype: str = "float32"
@@ -56,6 +66,14 @@ class ExportOptions:
     is_native: bool = False
     sm: str | None = None
     recompute: float | None = None
+    kernels: str | None = None
+    radial: str | None = None
+    radial_tolerance: float = RADIAL_TOLERANCE
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether attention stages become one kernel each."""
+        return (self.kernels or ("fused" if self.device == "cpu" else "plain")) == "fused"
 
 
 def export_model(model: E2Former, output: Path, options: ExportOptions, progress: Progress) -> dict[str, object]:
@@ -81,12 +99,16 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
     model = model.to(DTYPES[options.dtype]).requires_grad_(requires_grad=False).eval()
     # Exact products also for TF32: what depends on weights alone is computed now and becomes a constant.
     with matmul_precision("highest"):
+        original, tables = model, tabulated(model, options, progress)
+        if tables is not None:
+            model = tables.model
         traced = copy.deepcopy(model).to(options.device)
+        traced.set_fused(is_fused=options.is_fused)
         with progress.phase("trace"):
             choice = choose(traced, tessera.ops, options.recompute)
             progress.note(f"{len(choice.module.graph.nodes)} nodes")
         passport = build_passport(
-            model,
+            original,
             dtype=options.dtype,
             device=options.device,
             device_capability=capability,
@@ -94,6 +116,8 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
             num_messages=count_operator(choice.module, "halo_start"),
             recompute=choice.labels,
             memory=choice.memory,
+            kernels="fused" if options.is_fused else "plain",
+            tables=None if tables is None else tables.to_dict(),
         )
         with progress.phase("export"):
             program = export_step(choice.module, traced)
@@ -106,7 +130,8 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
                 compile_package(program, draft, json.dumps(passport), configs)
             del program
             with progress.phase("verify"):
-                progress.note(f"largest difference {verify_package(draft, model, passport, options):.2g} of its bound")
+                worst = verify_package(draft, model, passport, options, original)
+                progress.note(f"largest difference {worst:.2g} of its bound")
                 if options.device == "cuda":
                     memory = measured_memory(draft, choice.memory, model)
                     passport["memory"] = memory.to_dict()
@@ -115,6 +140,32 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
                     check_budget(options.recompute, memory.per_atom(model.cutoffs), choice)
             os.replace(draft, output)  # noqa: PTH105 (the atomic rename is the point)
     return passport
+
+
+def tabulated(model: E2Former, options: ExportOptions, progress: Progress) -> Tables | None:
+    """Tabulate the edge networks if `options` ask for it or leave it open; None: they stay exact.
+
+    Raises:
+        ExportError: tables are asked for without fused kernels, or would be too large, or cannot be fine enough.
+    """
+    if options.radial == "table" and not options.is_fused:
+        raise ExportError("--radial table: expected --kernels fused, which evaluate tables, found plain; change either")
+    if options.radial == "exact" or not options.is_fused or (options.radial is None and options.dtype != "float32"):
+        return None
+    if not fits(model):
+        size = table_bytes(model, FIRST_INTERVALS) / 2**20
+        text = f"tables of {len(model.elements)} elements would take {size:.0f} MiB (at most {MOST_BYTES / 2**20:.0f})"
+        if options.radial == "table":
+            raise ExportError(f"--radial table: {text}; keep the elements of your system with --elements")
+        logger.warning("%s: edge networks stay exact, which is slower; --elements keeps those of your system", text)
+        return None
+    with progress.phase("tables"):
+        found = choose_tables(model, options.radial_tolerance, CHARGE_RANGE)
+        progress.note(
+            f"{found.intervals_per_width} intervals a width, {found.num_bytes / 2**20:.1f} MiB, forces within "
+            f"{found.force_error:.1e} eV/Å"
+        )
+    return found
 
 
 def required_capability(options: ExportOptions) -> str:
@@ -152,10 +203,13 @@ def check_budget(budget: float | None, measured: float, choice: Choice) -> None:
         )
 
 
-def verify_package(draft: Path, model: E2Former, passport: dict[str, object], options: ExportOptions) -> float:
+def verify_package(
+    draft: Path, model: E2Former, passport: dict[str, object], options: ExportOptions, original: E2Former
+) -> float:
     """Compare the package with the eager model, first with exact products, then with those of `options.matmul`.
 
-    The compiled code is the same for both, so the narrow bounds of exact products hold for a TF32 artifact too.
+    The compiled code is the same for both, so the narrow bounds of exact products hold for a TF32 artifact too. A model
+    whose edge networks are tables is what the package computes; that both follow the `original` is seen as well.
 
     Returns:
         The largest ratio of a difference to its bound.
@@ -165,6 +219,9 @@ def verify_package(draft: Path, model: E2Former, passport: dict[str, object], op
     """
     charges = CHARGE_RANGE if passport["uses_charge"] else (0, 0)
     worst = verify(draft, model, charges)
+    if model is not original:
+        slack = TABLE_ALLOWANCE * options.radial_tolerance
+        worst = max(worst, verify(draft, original, charges, tolerance=slack))
     if options.matmul != "highest":
         passport["matmul"] = options.matmul
         replace_passport(draft, json.dumps(passport))

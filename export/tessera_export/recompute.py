@@ -41,16 +41,18 @@ def ladder(model: E2Former) -> Iterator[dict[str, int]]:
 
     First each part once, in the order in which they run, since the first to run keeps its insides longest; not the
     last, whose backward pass follows its forward pass. Then the stages twice, those of the longest cutoff first: their
-    own backward pass is the worst moment by then.
+    own backward pass is the worst moment by then. An embedding with a table keeps nothing and takes no part.
     """
     times: dict[str, int] = {}
     yield dict(times)
-    *held, _ = model.parts
+    parts = {name: part for name, part in model.parts.items() if part.most_recomputed > 0}
+    *held, _ = parts
     for name in held:
         times[name] = 1
         yield dict(times)
     cutoffs = {f"stage {index}": stage.cutoff for index, stage in enumerate(model.config.all_stages)}
-    for name in sorted(cutoffs, key=cutoffs.__getitem__, reverse=True):
+    twice = [name for name, part in parts.items() if part.most_recomputed == 2]
+    for name in sorted(twice, key=lambda name: cutoffs[name], reverse=True):
         times[name] = 2
         yield {part: times[part] for part in model.parts if part in times}
 

@@ -16,7 +16,8 @@ END_OF_AXIS = 2**63 - 1
 def simplify(module: fx.GraphModule) -> None:
     """Drop identities, fold what depends on weights alone, merge repeated operations, drop what nothing uses.
 
-    A matrix product over one term becomes a multiplication, so that compiled code takes any number of rows.
+    Extents are read where their tensors are made, so that who asks late for one does not keep the numbers. A matrix
+    product over one term becomes a multiplication, so that compiled code takes any number of rows.
 
     Operators of tessera:: are neither folded nor merged: exchanges are acts, not values.
 
@@ -30,6 +31,7 @@ def simplify(module: fx.GraphModule) -> None:
     _multiply_single_terms(module)
     _merge_repeats(module.graph)
     _fold_constants(module)
+    _read_extents_at_once(module.graph)
     module.graph.eliminate_dead_code()
     module.graph.lint()
     module.recompile()
@@ -67,6 +69,12 @@ def _multiply_single_terms(module: fx.GraphModule) -> None:
 
 def _shape(module: fx.GraphModule, node: fx.Node) -> torch.Size:
     return operator.attrgetter(node.target)(module).shape if node.op == "get_attr" else node.meta["val"].shape
+
+
+def _read_extents_at_once(graph: fx.Graph) -> None:
+    for node in list(graph.nodes):
+        if node.target is torch.ops.aten.sym_size.int and node.args[0].op != "placeholder":
+            node.args[0].append(node)
 
 
 def _is_pure(node: fx.Node) -> bool:

@@ -55,7 +55,9 @@ class Results:
         return cls(network, torch.cat(gradients), forces, strain)
 
 
-def verify(path: Path, model: E2Former, charges: tuple[int, int], matmul: str = "highest") -> float:
+def verify(
+    path: Path, model: E2Former, charges: tuple[int, int], matmul: str = "highest", tolerance: float = 0.0
+) -> float:
     """Run `path` and the eager model on all verification systems.
 
     With TF32 the eager model's products are rounded likewise, so its error against float64 is that of TF32.
@@ -65,6 +67,7 @@ def verify(path: Path, model: E2Former, charges: tuple[int, int], matmul: str = 
         model: in the artifact's network dtype, on the CPU.
         charges: smallest and largest total charge that the artifact takes, e.
         matmul: precision of float32 products of the run, "highest" or "tf32".
+        tolerance: what the artifact may differ by on purpose, relative to the largest value (at least 1 eV or eV/Å).
 
     Returns:
         The largest ratio of a difference to its bound; below 1.
@@ -74,12 +77,14 @@ def verify(path: Path, model: E2Former, charges: tuple[int, int], matmul: str = 
     """
     try:
         with matmul_precision(matmul):
-            return _largest_ratio(CompiledModel(path), model, charges, matmul)
+            return _largest_ratio(CompiledModel(path), model, charges, matmul, tolerance)
     except RuntimeError as error:
         raise VerificationError(f"the compiled program does not run, nothing was written: {error}") from error
 
 
-def _largest_ratio(compiled: CompiledModel, model: E2Former, charges: tuple[int, int], matmul: str) -> float:
+def _largest_ratio(
+    compiled: CompiledModel, model: E2Former, charges: tuple[int, int], matmul: str, tolerance: float
+) -> float:
     is_tf32 = matmul == "tf32"
     numbers = [ATOMIC_NUMBERS[symbol] for symbol in model.elements]
     exact = copy.deepcopy(model).double()
@@ -91,7 +96,8 @@ def _largest_ratio(compiled: CompiledModel, model: E2Former, charges: tuple[int,
             eager = bound_by if model.dtype == torch.float64 else _eager(model, graph)
         for label, found in _compiled_results(compiled, model, graph, system):
             floor = TF32_RELATIVE if is_tf32 else FLOAT32_RELATIVE
-            worst = max(worst, compare(f"{system.name}, {label}, matmul {matmul}", found, eager, bound_by, floor))
+            name = f"{system.name}, {label}, matmul {matmul}"
+            worst = max(worst, compare(name, found, eager, bound_by, floor, tolerance))
     return worst
 
 
@@ -111,7 +117,12 @@ def _compiled_results(
 
 
 def compare(
-    label: str, found: Results, eager: Results, exact: Results, float32_floor: float = FLOAT32_RELATIVE
+    label: str,
+    found: Results,
+    eager: Results,
+    exact: Results,
+    float32_floor: float = FLOAT32_RELATIVE,
+    tolerance: float = 0.0,
 ) -> float:
     """Compare the artifact's results with the eager ones of the same dtype and of float64.
 
@@ -121,6 +132,7 @@ def compare(
         eager: of the eager model with the artifact's rounding; `exact` itself for a float64 artifact.
         exact: of the eager model in float64.
         float32_floor: relative difference that is allowed however exact `eager` happens to be.
+        tolerance: relative difference that is allowed beyond rounding.
 
     Returns:
         The largest ratio of a difference to its bound.
@@ -135,6 +147,7 @@ def compare(
         noise = _largest(getattr(eager, quantity) - reference_value)
         is_double = eager is exact
         bound = FLOAT64_RELATIVE * scale if is_double else FLOAT32_ERROR_RATIO * noise + float32_floor * scale
+        bound += tolerance * scale
         difference = _largest(value - reference_value)
         logger.debug("%s: %s differs by %.1e, bound %.1e", label, quantity, difference, bound)
         if not difference <= bound:

@@ -10,7 +10,6 @@ process of its own, beside the counted ones.
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import torch
 from gpu_step import paper_model
+from resident import reset_peak, resident
 
 from tessera import _C
 from tessera_export.compiled import CompiledModel
@@ -27,18 +27,13 @@ from tessera_export.pipeline import ExportOptions, export_model
 from tessera_export.progress import Progress
 
 
-def resident(key: str) -> float:
-    """MiB of this process: VmRSS now, VmHWM at its worst since the last reset."""
-    return int(re.search(rf"{key}:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
-
-
 def run(path: Path, rows: int) -> None:
     """In a process of its own: load, run once, print the growth of the resident set, MiB."""
     compiled, passport = CompiledModel(path), _C.read_passport(str(path))
     cutoffs, count = passport.cutoffs, len(passport.elements)
     compiled.run(random_graph(cutoffs, count, 4))
     graph = random_graph(cutoffs, count, rows)
-    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+    reset_peak()
     before = resident("VmRSS")
     compiled.run(graph)
     extents = extents_of(graph)

@@ -53,10 +53,13 @@ def show(instance, **values):
 
 
 def python(folder: Path, body: str, *, ranks: int = 1, **names) -> dict[str, np.ndarray]:
-    """Run `body` after PRELUDE in a process with an empty folder for temporary files, and give what it showed."""
+    """Run `body` after PRELUDE in a process with an empty folder for temporary files, and give what it showed.
+
+    The instance `one` of `body` ends MPI: `mpiexec` kills the others as soon as a rank goes without.
+    """
     (folder / "temporary").mkdir(exist_ok=True)
     head = f"COMMANDS = {COMMANDS!r}\n" + "".join(f"{name} = {str(value)!r}\n" for name, value in names.items())
-    (folder / "use.py").write_text(head + PRELUDE + body)
+    (folder / "use.py").write_text(f"{head}{PRELUDE}{body}\none.finalize()\n")
     command = [sys.executable, "use.py"]
     if ranks > 1:
         command = [str(Path(program()).with_name("mpiexec")), "-n", str(ranks), *command]
@@ -101,7 +104,6 @@ ids, local = one.numpy.extract_atom("id")[:num_local], one.numpy.extract_atom("f
 everywhere = forces(one)
 assert np.array_equal(everywhere[ids - 1], local), "gather_atoms and extract_atom"
 show(one, energy=energy(one), forces=everywhere, ranks=one.extract_setting("world_size"))
-one.close()
 """
     found = python(box, body, ranks=ranks, model=models["first"])
     assert found["ranks"] == ranks
@@ -123,7 +125,6 @@ one.command("run 1 pre no post no")
 moved, moved_forces = energy(one), forces(one)
 one.command("run 0")
 show(one, before=before, moved=moved, again=energy(one), difference=np.abs(forces(one) - moved_forces).max())
-one.close()
 """
     found = python(box, body, ranks=ranks, model=models["first"])
     assert abs(found["moved"] - found["before"]) > 0.01, "eV"
@@ -148,7 +149,6 @@ energies.append(energy(one))
 three = start(tiny)
 energies.append(energy(three))
 show(one, energies=energies, forces=one_forces, others=forces(three))
-one.close()
 three.close()
 """
     found = python(box, body, ranks=ranks, **models)
@@ -173,7 +173,6 @@ for wrong in ("pair_style tessera skin -1", f"pair_coeff * * {model} H Xx", "pai
         messages.append(str(problem))
 one.commands_string("pair_style tessera\\npair_coeff * * " + model + " H O\\nrun 0")
 show(one, energy=energy(one), messages=messages)
-one.close()
 """
     found = python(box, body, ranks=ranks, model=models["first"])
     texts = found["messages"].tolist()

@@ -8,7 +8,10 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
+from tessera import ops
+from tessera.kernels import reference
 from tessera.model import build_graph, energy_and_edge_gradients, forces_and_strain
+from tessera.model.radial_table import tabulate
 from tessera.testing import random_atoms, random_model, small_config
 
 # Central differences of 4th order at 2e-4 Å: truncation 2e-15 times a fifth derivative of up to 1e7 eV/Å^5 in these
@@ -28,13 +31,21 @@ VARIANTS = {
     "without layer norm": ("zero-order", {"embedding_layer_norm": False}),
     "cluster": ("zero-order", {"cluster": "long"}),
     "bell cluster": ("zero-order", {"cluster": "bell"}),
+    "fused": ("zero-order", {"kernels": "fused"}),
+    "fused first-order": ("so2-first-order", {"kernels": "fused"}),
+    "fused smooth": ("so2-first-order", {"kernels": "fused", "softmax": "smooth"}),
+    "tables": ("zero-order", {"kernels": "tables"}),
+    "first-order tables": ("so2-first-order", {"kernels": "tables"}),
+    "tables in a cluster": ("zero-order", {"kernels": "tables", "cluster": "bell"}),
 }
-MIXES_PARITIES = ("first-order", "first-order lmax 1", "smooth", "QKdotS", "sigmoid")
+MIXES_PARITIES = ("first-order", "first-order lmax 1", "smooth", "QKdotS", "sigmoid", "fused first-order",
+                  "fused smooth", "first-order tables")  # fmt: skip
 
 
 def variant(name):
     attention, changes = VARIANTS[name]
     changes = dict(changes)
+    kernels = changes.pop("kernels", "plain")
     if "cluster" in changes:
         plain = small_config(attention).stages[-1]
         changes["cluster"] = (
@@ -43,12 +54,17 @@ def variant(name):
                 bell_envelope=changes["cluster"] == "bell",
             ),
         )  # fmt: skip
-    return random_model(small_config(attention, **changes))
+    model = random_model(small_config(attention, **changes))
+    if kernels == "tables":  # as fine as they are here, the energy of the tables is not that of the networks
+        model = tabulate(model, 4)
+    model.set_fused(is_fused=kernels != "plain")
+    return model
 
 
 def evaluate(model, atoms):
     graph = build_graph(model, atoms.numbers, atoms.positions, atoms.cell, atoms.pbc, atoms.charge, atoms.multiplicity)
-    atom_energy, gradients = energy_and_edge_gradients(model, graph)
+    is_fused = any(block.attention.is_fused for block in model.blocks)
+    atom_energy, gradients = energy_and_edge_gradients(model, graph, ops if is_fused else reference)
     forces, strain = forces_and_strain(graph, gradients)
     return float(atom_energy.sum()), forces.numpy(), strain.numpy()
 
@@ -74,7 +90,7 @@ def test_forces_are_minus_the_energy_differences(name):
         assert abs(forces[atom, axis] + difference(energy)) < DIFFERENCE_FORCE * max(1.0, np.abs(forces).max())
 
 
-@pytest.mark.parametrize("name", ["zero-order", "first-order", "cluster"])
+@pytest.mark.parametrize("name", ["zero-order", "first-order", "cluster", "tables in a cluster"])
 @pytest.mark.parametrize("count", [3, 9], ids=["cell smaller than the cutoff", "larger cell"])
 def test_the_strain_derivative_is_the_energy_difference_of_a_strained_cell(name, count):
     model, atoms = variant(name), random_atoms(count)
@@ -115,7 +131,7 @@ def test_only_messages_that_mix_parities_tell_mirror_images_apart(name):
         assert abs(mirrored[0] - energy) < SYMMETRY_ENERGY * max(1.0, abs(energy))
 
 
-@pytest.mark.parametrize("name", ["zero-order", "first-order", "QKdotS", "cluster"])
+@pytest.mark.parametrize("name", ["zero-order", "first-order", "QKdotS", "cluster", "first-order tables"])
 def test_translation_and_lattice_shifts_change_nothing(name):
     model, atoms = variant(name), random_atoms(9)
     energy, forces, _ = evaluate(model, atoms)
@@ -128,7 +144,7 @@ def test_translation_and_lattice_shifts_change_nothing(name):
     assert np.abs(forces.sum(0)).max() < SYMMETRY_FORCE * max(1.0, np.abs(forces).max())
 
 
-@pytest.mark.parametrize("name", ["zero-order", "first-order", "QKdot", "cluster"])
+@pytest.mark.parametrize("name", ["zero-order", "first-order", "QKdot", "cluster", "tables"])
 def test_permuted_atoms_keep_their_forces(name):
     model, atoms = variant(name), random_atoms(9)
     order = np.random.default_rng(6).permutation(9)
@@ -185,8 +201,9 @@ def test_a_neighbor_that_enters_makes_the_exact_softmax_jump():
     assert force_jump > 1e-5
 
 
-def test_isolated_atoms_have_energies_and_no_forces():
-    model = variant("first-order")
+@pytest.mark.parametrize("name", ["first-order", "fused first-order", "first-order tables"])
+def test_isolated_atoms_have_energies_and_no_forces(name):
+    model = variant(name)
     atoms = dataclasses.replace(
         random_atoms(3, periodic=False), positions=np.array([[0.0, 0, 0], [50.0, 0, 0], [0, 50.0, 0]])
     )
@@ -195,8 +212,9 @@ def test_isolated_atoms_have_energies_and_no_forces():
     assert not forces.any()
 
 
-def test_coincident_atoms_give_finite_forces():
-    model = variant("first-order")
+@pytest.mark.parametrize("name", ["first-order", "fused first-order", "first-order tables"])
+def test_coincident_atoms_give_finite_forces(name):
+    model = variant(name)
     atoms = dataclasses.replace(
         random_atoms(3, periodic=False), positions=np.array([[0.0, 0, 0], [0.0, 0, 0], [0, 1.5, 0]])
     )

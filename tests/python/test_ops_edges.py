@@ -34,8 +34,37 @@ def cases(edges, heads, channels, dtype):
         ),
         "outer_sum": ([values(count, 9, dtype=dtype), values(count, 3, channels, dtype=dtype, seed=1)], []),
         "harmonic_dot": ([values(count, 9, dtype=dtype), values(owned, 9, channels, dtype=dtype, seed=1)], []),
+        **attention_cases(edges, heads, active, dtype),
+        "table_sum": (
+            [values(count, 9, dtype=dtype), *spline_place(count, (3, channels), dtype), values(count, dtype=dtype)],
+            [],
+        ),
         "nearest_edges": ([edges.vector.norm(dim=1).to(dtype), active], [2]),
     }
+
+
+def attention_cases(edges, heads, active, dtype):
+    owned, extended, count = number_of_rows(edges)
+    query, payload = values(owned, 4, heads, dtype=dtype), values(extended, 4 + 6, heads, dtype=dtype, seed=1)
+    gates = values(count, 2, heads, dtype=dtype, seed=2)
+    place = spline_place(count, (2, heads), dtype)
+    envelope = torch.where(active, uniform(count, dtype, seed=4), 0.0).detach().requires_grad_()
+    found = {}
+    for name, moments, is_smooth in (("exact", 1, False), ("smooth", 1, True), ("first-order", 3, False)):
+        rest = [envelope, values(count, moments, dtype=dtype, seed=3), active]
+        found[f"edge_attention, {name}"] = ([query, payload, gates, *rest], [is_smooth])
+        found[f"table_attention, {name}"] = ([query, payload, *place, *rest], [is_smooth])
+    return found
+
+
+def spline_place(count, shape, dtype):
+    """Coefficients, which get no gradient, first rows, and fractions of `count` edges."""
+    rows = torch.randint(0, 15, (count,), generator=torch.Generator().manual_seed(9))
+    return values(20, *shape, dtype=dtype, seed=5).detach(), rows, uniform(count, dtype, seed=6).requires_grad_()
+
+
+def uniform(count, dtype, seed):
+    return torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
 NAMES = list(cases(small_list(), 8, 32, torch.float64))
@@ -44,7 +73,7 @@ NAMES = list(cases(small_list(), 8, 32, torch.float64))
 def outcome(kernels, name, edges, width, dtype):
     """Result and gradients of a random linear function of it."""
     before, after = cases(edges, *width, dtype)[name]
-    result = getattr(kernels, name)(*before, edges, *after)
+    result = getattr(kernels, name.split(",")[0])(*before, edges, *after)
     if not result.dtype.is_floating_point:
         return [result]
     inputs = [tensor for tensor in before if tensor.requires_grad]
@@ -96,6 +125,27 @@ def test_edges_that_tie_for_the_maximum_share_the_gradient_equally():
     (grad,) = torch.autograd.grad(ops.segment_max(tied, active, edges).sum(), [tied])
     first, last = edges.receiver_range[:, 0], edges.receiver_range[:, 1]
     assert torch.allclose(grad[:, 0], 1.0 / (last - first)[edges.receiver].double())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_edges_that_tie_for_the_largest_score_share_its_derivative(dtype):
+    edges = small_list(7, 0, 50)
+    active = torch.ones(50, dtype=torch.bool)
+    before, after = attention_cases(edges, 16, active, dtype)["edge_attention, exact"]
+    query, payload, gates, *rest = before
+    query = torch.full_like(query, 0.5).requires_grad_()
+    payload = payload.detach().clone()
+    payload[:, :4] = 1.0  # equal scores at all edges of a receiver
+    payload.requires_grad_()
+    gates = torch.full_like(gates, 0.75).requires_grad_()
+    inputs = [query, payload, gates]
+    results = []
+    for kernels in (ops, reference):
+        message = kernels.edge_attention(*inputs, *rest, edges, *after)
+        weight = torch.arange(message.numel(), dtype=dtype).sin().view_as(message)
+        results.append(torch.autograd.grad((message * weight).sum(), inputs))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
 def test_a_receiver_without_active_edges_has_maximum_zero_and_no_gradient():
@@ -183,5 +233,6 @@ def test_the_declared_shapes_and_derivatives_hold_for_torch(name):
         "segment_max": (edges.receiver_range,),
         "outer_sum": (edges.receiver, edges.receiver_range),
         "harmonic_dot": (edges.receiver, edges.receiver_range),
+        "table_sum": (edges.receiver_range,),
     }.get(name, (edges.receiver, edges.sender, edges.receiver_range, edges.sender_order, edges.sender_range))
-    torch.library.opcheck(getattr(torch.ops.tessera, name).default, (*before, *index, *after))
+    torch.library.opcheck(getattr(torch.ops.tessera, name.split(",")[0]).default, (*before, *index, *after))

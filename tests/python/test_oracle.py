@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from oracle_data import CASES, FEATURE_CASES, ORACLE, case_graph, oracle_case, oracle_model
+from tessera import ops
 from tessera.kernels import reference
 from tessera.model import energy_and_edge_gradients, forces_and_strain
 from tessera.model.geometry import EdgeGeometry
@@ -28,14 +29,18 @@ def table():
     lines = []
     yield lines
     header = ("case", "dtype", "|dE| eV", "max|dF| eV/Å", "max|de| eV", "|dE/dstrain| eV")
-    title = "{:38s} {:8s} {:>9s} {:>13s} {:>11s} {:>15s}".format(*header)
+    title = "{:38s} {:14s} {:>9s} {:>13s} {:>11s} {:>15s}".format(*header)
     print("", title, *lines, sep="\n")  # noqa: T201  (the table is the point of -s)
 
 
-def deviations(name, dtype, table):
+def deviations(name, dtype, kernels, table):
     model, case = oracle_model(name.split("__")[0], dtype), oracle_case(name)
     graph = case_graph(model, case)
-    atom_energy, gradients = energy_and_edge_gradients(model, graph)
+    model.set_fused(is_fused=kernels is ops)
+    try:
+        atom_energy, gradients = energy_and_edge_gradients(model, graph, kernels)
+    finally:
+        model.set_fused(is_fused=False)
     forces, strain = forces_and_strain(graph, gradients)
     found = {
         "energy": abs(float(atom_energy.sum()) - float(case["energy"])),
@@ -44,23 +49,26 @@ def deviations(name, dtype, table):
         "strain": float(np.abs(strain.numpy() - case["dE_dstrain"]).max()) if "dE_dstrain" in case else 0.0,
     }
     kind = str(dtype).removeprefix("torch.")
-    table.append(f"{name:38s} {kind:8s} {found['energy']:9.1e} {found['force']:13.1e} {found['atom']:11.1e} "
+    kind += ", fused" if kernels is ops else ""
+    table.append(f"{name:38s} {kind:14s} {found['energy']:9.1e} {found['force']:13.1e} {found['atom']:11.1e} "
                  f"{found['strain']:15.1e}")  # fmt: skip
     return found, case
 
 
+@pytest.mark.parametrize("kernels", [reference, ops], ids=["plain", "fused"])
 @pytest.mark.parametrize("name", CASES)
-def test_oracle_energy_forces_and_strain_agree_in_float64(name, table):
-    found, case = deviations(name, torch.float64, table)
+def test_oracle_energy_forces_and_strain_agree_in_float64(name, kernels, table):
+    found, case = deviations(name, torch.float64, kernels, table)
     assert found["energy"] <= ENERGY64 * max(1.0, abs(float(case["energy"])))
     assert found["atom"] <= ENERGY64 * max(1.0, np.abs(case["per_atom_energy"]).max())
     assert found["force"] <= FORCE64
     assert found["strain"] <= (STRAIN64_AT_A_KINK if name == CASE_AT_A_KINK else STRAIN64)
 
 
+@pytest.mark.parametrize("kernels", [reference, ops], ids=["plain", "fused"])
 @pytest.mark.parametrize("name", CASES)
-def test_oracle_energy_forces_and_strain_agree_in_float32(name, table):
-    found, case = deviations(name, torch.float32, table)
+def test_oracle_energy_forces_and_strain_agree_in_float32(name, kernels, table):
+    found, case = deviations(name, torch.float32, kernels, table)
     count = len(case["Z"])
     assert found["energy"] <= ENERGY32_PER_ATOM * count
     assert found["atom"] <= ATOM_ENERGY32
@@ -115,6 +123,8 @@ class Recorder:
             result = weight / normalizer[receiver]
         elif name.endswith("edge_mlp_out"):
             result = result[0]
+        elif name.endswith(("query", "key")):
+            result = result.transpose(1, 2)  # the published rows are head by head
         self.kept[name] = result
 
 

@@ -41,5 +41,30 @@ TORCH_LIBRARY(tessera, m)
       "harmonic_dot_backward(Tensor grad, Tensor harmonics, Tensor features, Tensor receiver,"
       " Tensor receiver_range) -> (Tensor, Tensor)");
 
+  define(
+      "edge_attention(Tensor query, Tensor payload, Tensor gates, Tensor envelope, Tensor factor, Tensor active,"
+      " Tensor receiver, Tensor sender, Tensor receiver_range, Tensor sender_order, Tensor sender_range,"
+      " bool is_smooth) -> (Tensor, Tensor)");
+  define(
+      "edge_attention_backward(Tensor grad, Tensor query, Tensor payload, Tensor gates, Tensor envelope,"
+      " Tensor factor, Tensor active, Tensor message, Tensor state, Tensor receiver, Tensor sender,"
+      " Tensor receiver_range, Tensor sender_order, Tensor sender_range, bool is_smooth)"
+      " -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+  define(
+      "table_attention(Tensor query, Tensor payload, Tensor table, Tensor row, Tensor fraction, Tensor envelope,"
+      " Tensor factor, Tensor active, Tensor receiver, Tensor sender, Tensor receiver_range, Tensor sender_order,"
+      " Tensor sender_range, bool is_smooth) -> (Tensor, Tensor)");
+  define(
+      "table_attention_backward(Tensor grad, Tensor query, Tensor payload, Tensor table, Tensor row, Tensor fraction,"
+      " Tensor envelope, Tensor factor, Tensor active, Tensor message, Tensor state, Tensor receiver, Tensor sender,"
+      " Tensor receiver_range, Tensor sender_order, Tensor sender_range, bool is_smooth)"
+      " -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+  define(
+      "table_sum(Tensor harmonics, Tensor table, Tensor row, Tensor fraction, Tensor scale, Tensor receiver_range)"
+      " -> Tensor");
+  define(
+      "table_sum_backward(Tensor grad, Tensor harmonics, Tensor table, Tensor row, Tensor fraction, Tensor scale,"
+      " Tensor receiver_range) -> (Tensor, Tensor, Tensor)");
+
   define("recompute_after(Tensor x, Tensor gradient) -> Tensor");
 }

@@ -62,6 +62,8 @@ def describe(path: Path, passport: dict[str, Any]) -> list[tuple[str, str]]:
         ("layers, channels", f"{passport['num_layers']}, {passport['channels']}"),
         ("network numbers", f"{passport['dtype']}, matrix products {passport['matmul']}"),
         ("repulsion", describe_repulsion(passport["model_config"].get("repulsion"))),
+        ("attention", f"{passport['kernels']} kernels"),
+        ("edge networks", describe_tables(passport["tables"])),
         ("recomputed", ", ".join(passport["recompute"]) or "nothing"),
         ("memory", describe_memory(passport["memory"], passport["cutoffs"])),
         ("device", f"{passport['device']} ({passport['device_capability']})"),
@@ -80,6 +82,16 @@ def describe_repulsion(found: dict[str, float] | None) -> str:
     if found is None:
         return "none"
     return f"screened nuclei, full below {found['inner']:g} and none beyond {found['outer']:g} sums of covalent radii"
+
+
+def describe_tables(tables: dict[str, Any] | None) -> str:
+    """Say how edge networks are evaluated."""
+    if tables is None:
+        return "exact"
+    return (
+        f"tables, {tables['intervals_per_width']} intervals in a width of the radial basis, forces within "
+        f"{tables['force_error']:.1e} eV/Å"
+    )
 
 
 def describe_memory(memory: dict[str, Any], cutoffs: list[float]) -> str:

@@ -3,7 +3,8 @@
 
 They serve training (differentiable twice), eager runs and as the oracle of the compiled operators of the same names
 (ARCHITECTURE.md, Operators). N owned rows, M = N + H extended rows, E edges, A moment components, R = (lmax+1)^2 rows
-of harmonics, C channels, H heads.
+of harmonics, C channels, H heads, D scalars a head. Rows in planes are [*, planes, H]: channel c of harmonics row r
+belongs to head c mod H and stands in plane r * C/H + c // H; heads are neighbors in memory and never mix.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+NORMALIZER_FLOOR = 1e-3
+"""Added to the normalizer of attention weights, in units of the largest exponential."""
+SPLINE_ROWS = 6
+"""Coefficients of a quintic B-spline that an interval needs."""
 
 if TYPE_CHECKING:  # the model imports this module
     from tessera.model.graph import EdgeList
@@ -54,6 +60,84 @@ def weighted_sum(weights: Tensor, values: Tensor, edges: EdgeList) -> Tensor:
         segment_sum(weights[:, place].repeat(1, repeats)[:, None, :] * sent, edges) for place in range(weights.shape[1])
     ]
     return torch.stack(moments, dim=1)
+
+
+def edge_attention(
+    query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor, factor: Tensor, active: Tensor, edges: EdgeList,
+    is_smooth: bool,
+) -> Tensor:  # fmt: skip
+    """Give what the neighbors tell each atom: scores, envelope-weighted softmax, gated sum of the senders' values.
+
+    With a = gate * (q_i . k_j), w = e^a p, u the output gate and A the largest a of the receiver's active edges, the
+    message is sum_e w_e u_e f_e V_j / (sum_e w_e + 1e-3 F); F = e^A, whose derivative counts (ties share it equally),
+    or 1 where `is_smooth` (E2Former V2 specification, sections 3.4, 3.5 and 9.2).
+
+    Args:
+        query: of receivers, divided by sqrt(D), [N, D, H].
+        payload: of senders: D planes of keys, then V planes of values, [M, D + V, H].
+        gates: score gates and output gates, [E, 2, H].
+        envelope: p, [E]; inactive edges count as 0.
+        factor: f, one a moment, [E, A].
+        active: the edges that count, bool [E].
+        edges: the list.
+        is_smooth: which floor F the normalizer has.
+
+    Returns:
+        [N, A, V, H]; 0 for a row without active edges.
+    """
+    num_scalars = query.shape[1]
+    key, value = payload[:, :num_scalars], payload[:, num_scalars:]
+    score = gates[:, 0] * (query[edges.receiver] * key[edges.sender]).sum(1)
+    largest = segment_max(score, active, edges)
+    shift = largest.detach().clamp(min=0.0) if is_smooth else largest.detach()
+    floor = torch.exp(-shift) if is_smooth else torch.exp(largest - shift)
+    # Inactive edges may score above the shift; their exponential must not overflow.
+    relative = torch.where(active[:, None], score - shift[edges.receiver], torch.zeros_like(score))
+    weight = torch.exp(relative) * torch.where(active, envelope, torch.zeros_like(envelope))[:, None]
+    normalizer = segment_sum(weight, edges) + NORMALIZER_FLOOR * floor
+    sent = (weight * gates[:, 1])[:, None] * value[edges.sender]
+    moments = [segment_sum(factor[:, place, None, None] * sent, edges) for place in range(factor.shape[1])]
+    return torch.stack(moments, dim=1) / normalizer[:, None, None]
+
+
+def table_attention(
+    query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor, envelope: Tensor, factor: Tensor,
+    active: Tensor, edges: EdgeList, is_smooth: bool,
+) -> Tensor:  # fmt: skip
+    """Give :func:`edge_attention` with gates from a spline, `table` [T, 2, H]; see :func:`spline`."""
+    return edge_attention(query, payload, spline(table, row, fraction), envelope, factor, active, edges, is_smooth)
+
+
+def spline(table: Tensor, row: Tensor, fraction: Tensor) -> Tensor:
+    """Evaluate uniform quintic B-splines: coefficients [T, ...], int64 [E], [E] -> [E, ...].
+
+    Edge e lies at `fraction` (0 to 1) of an interval whose six coefficients start at `row` of the table. The splines
+    have four continuous derivatives; the derivative by `fraction` is that of the spline.
+    """
+    weights = spline_weights(fraction)
+    shape = (-1, *(1 for _ in table.shape[1:]))
+    return sum(weights[:, place].view(shape) * table[row + place] for place in range(SPLINE_ROWS))
+
+
+def spline_weights(fraction: Tensor) -> Tensor:
+    """Evaluate the six basis splines that overlap an interval: [E] -> [E, 6]; they add up to 1."""
+    t, s = fraction, 1.0 - fraction
+    weights = [
+        s**5,
+        26.0 + t * (-50.0 + t * (20.0 + t * (20.0 + t * (-20.0 + t * 5.0)))),
+        66.0 + t * t * (-60.0 + t * t * (30.0 - t * 10.0)),
+        66.0 + s * s * (-60.0 + s * s * (30.0 - s * 10.0)),
+        26.0 + s * (-50.0 + s * (20.0 + s * (20.0 + s * (-20.0 + s * 5.0)))),
+        t**5,
+    ]
+    return torch.stack(weights, dim=1) * (1.0 / 120.0)
+
+
+def table_sum(
+    harmonics: Tensor, table: Tensor, row: Tensor, fraction: Tensor, scale: Tensor, edges: EdgeList
+) -> Tensor:
+    """Sum harmonics times radial functions from a spline, scaled: [E, R], [T, L+1, C], [E], [E], [E] -> [N, R, C]."""
+    return outer_sum(harmonics, spline(table, row, fraction) * scale[:, None, None], edges)
 
 
 def outer_sum(harmonics: Tensor, radial: Tensor, edges: EdgeList) -> Tensor:

@@ -23,23 +23,26 @@ _GATES = {"QK": EdgeGate, "QKdot": DirectionGate, "QKdotS": DirectionMixGate}
 class Attention(nn.Module):
     """One attention stage with one halo exchange.
 
-    The sender projects Key and Value; the payload of a row is [Key (H*d_k) | Value ((lmax+1)^2*C)]. Between the start
-    of the exchange and its end stands all that needs no halo row: queries, edge networks, gates.
+    The sender projects Key and Value; the payload of a row is [Key (d_k*H) | Value ((lmax+1)^2*C)], in planes of heads
+    (:mod:`tessera.kernels.reference`).
 
     Attributes:
         times_recomputed: 0: gates, scores and messages are kept for the backward pass. 1: it evaluates them anew.
-            2: gates twice, so that their insides and those of the scores are not held together.
+            2: gates twice, so that their insides and those of the scores are not held together. With a table, which
+            leaves none of these, 1: it evaluates the insides of queries and keys anew.
+        is_fused: from query, payload and gates to the message in one kernel, which keeps nothing of the edges; without
+            it, by operations that each pass over all edges.
     """
 
     def __init__(self, config: ModelConfig, stage: Stage, num_elements: int) -> None:
         super().__init__()
         self.times_recomputed = 0
+        self.is_fused = False
         self.num_heads, self.head_scalars = config.num_heads, config.head_scalars
         lmax, channels = config.lmax, config.channels
         self.channels = channels
-        scalars = config.num_heads * config.head_scalars
-        self.query = ScalarProjection(lmax, channels, config.score_width, scalars)
-        self.key = ScalarProjection(lmax, channels, config.score_width, scalars)
+        self.query = ScalarProjection(lmax, channels, config.score_width, config.num_heads, config.head_scalars)
+        self.key = ScalarProjection(lmax, channels, config.score_width, config.num_heads, config.head_scalars)
         self.value = DegreeLinear(lmax, channels, channels)
         self.tables = EdgeTables(num_elements)
         self.gate = _GATES[config.score](config)
@@ -53,10 +56,14 @@ class Attention(nn.Module):
 
     def forward(self, features: Tensor, stage: StageEdges, graph: Graph, kernels: ModuleType) -> Tensor:
         """Return what the neighbors tell each atom: [N, R, C] -> [N, R, C]."""
-        payload = torch.cat([self.key(features), self.value(features).flatten(1)], dim=1)
+        key = self._project(self.key, features, kernels)
+        payload = torch.cat([key.flatten(1), self.value(features).flatten(1)], dim=1)
         ticket = kernels.halo_start(payload, graph.plan, stage.edges, stage.list_index)
 
-        query = self.query(features).view(features.shape[0], self.num_heads, self.head_scalars)
+        query = self._project(self.query, features, kernels) * (1.0 / math.sqrt(self.head_scalars))
+        if self.has_table:
+            extended = kernels.halo_wait(payload, ticket, graph.plan, stage.edges, stage.list_index)
+            return self.out(self._message_from_table(query, extended, stage, kernels))
         if self.times_recomputed == 0:
             gates = self.gate(features, stage, self.tables, kernels)
             extended = kernels.halo_wait(payload, ticket, graph.plan, stage.edges, stage.list_index)
@@ -80,17 +87,59 @@ class Attention(nn.Module):
         )  # fmt: skip
         return self.out(message)
 
+    @property
+    def can_be_fused(self) -> bool:
+        """Whether the fused kernel has this stage's normalizer."""
+        return self.weights.normalizer == "softmax"
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the fused kernel takes its gates from a table, so that an edge keeps nothing at all."""
+        return self.is_fused and isinstance(self.gate, EdgeGate) and self.gate.table is not None
+
+    @property
+    def most_recomputed(self) -> int:
+        """Largest useful `times_recomputed`."""
+        return 1 if self.has_table else 2
+
+    def _project(self, projection: ScalarProjection, features: Tensor, kernels: ModuleType) -> Tensor:
+        if not self.has_table or self.times_recomputed == 0:
+            return projection(features)
+        return Recomputation(kernels).first(lambda features: (projection(features),), features)[0]
+
     def _message(
         self, score_gate: Tensor, output_gate: Tensor, query: Tensor, extended: Tensor, stage: StageEdges,
         kernels: ModuleType,
     ) -> Tensor:  # fmt: skip
-        """Gates [E, H], query [N, H, d_k], rows of the exchange [M, P] -> [N, R, channels of the message]."""
-        split = self.num_heads * self.head_scalars
-        key = extended[:, :split].view(-1, self.num_heads, self.head_scalars)
-        value = extended[:, split:].view(extended.shape[0], -1, self.channels)
-        score = score_gate * kernels.edge_dot(query, key, stage.edges) * (1.0 / math.sqrt(self.head_scalars))
+        """Gates [E, H], query [N, d_k, H], rows of the exchange [M, P] -> [N, R, channels of the message]."""
+        planes = extended.unflatten(1, (-1, self.num_heads))
+        if self.is_fused:
+            gates, factor = torch.stack([score_gate, output_gate], dim=1), self.message.factor(stage)
+            is_smooth = self.weights.is_smooth
+            fused = kernels.edge_attention(
+                query, planes, gates, stage.envelope, factor, stage.active, stage.edges, is_smooth
+            )
+            return self.message(self._by_row(fused))
+        key = planes[:, : self.head_scalars].transpose(1, 2)
+        value = planes[:, self.head_scalars :].reshape(planes.shape[0], -1, self.channels)
+        score = score_gate * kernels.edge_dot(query.transpose(1, 2), key, stage.edges)
         weight, normalizer = self.weights(score, output_gate, stage, kernels)
-        return self.message(weight, normalizer, value, stage, kernels)
+        by_moment = weight[:, None] * self.message.factor(stage)[:, :, None]
+        moments = normalize_heads(kernels.weighted_sum(by_moment, value, stage.edges), normalizer)
+        return self.message(moments)
+
+    def _message_from_table(self, query: Tensor, extended: Tensor, stage: StageEdges, kernels: ModuleType) -> Tensor:
+        """As :meth:`_message`, the kernel evaluating the gates."""
+        table = self.gate.table
+        fused = kernels.table_attention(
+            query, extended.unflatten(1, (-1, self.num_heads)), table.coefficients, *stage.place(table),
+            stage.envelope, self.message.factor(stage), stage.active, stage.edges, self.weights.is_smooth,
+        )  # fmt: skip
+        return self.message(self._by_row(fused))
+
+    def _by_row(self, message: Tensor) -> Tensor:
+        """[N, A, R*C/H, H] -> [N, A, R, C]."""
+        return message.view(*message.shape[:2], -1, self.channels)
 
 
 def normalize_heads(summed: Tensor, normalizer: Tensor | None) -> Tensor:
@@ -106,11 +155,13 @@ def normalize_heads(summed: Tensor, normalizer: Tensor | None) -> Tensor:
 class ZeroOrderMessage(nn.Module):
     """Weighted sum of the senders' values: directions enter only through the features (section 3.5a)."""
 
-    def forward(
-        self, weight: Tensor, normalizer: Tensor | None, value: Tensor, stage: StageEdges, kernels: ModuleType
-    ) -> Tensor:
-        """[E, H], [N, H], [M, R, C] -> [N, R, C]."""
-        return normalize_heads(kernels.weighted_sum(weight[:, None], value, stage.edges), normalizer)[:, 0]
+    def factor(self, stage: StageEdges) -> Tensor:
+        """Return what an edge's weight is multiplied with, one a moment: [E, 1]."""
+        return torch.ones_like(stage.envelope)[:, None]
+
+    def forward(self, moments: Tensor) -> Tensor:
+        """[N, 1, R, C] -> [N, R, C]."""
+        return moments[:, 0]
 
 
 class FirstOrderMessage(nn.Module):
@@ -129,12 +180,12 @@ class FirstOrderMessage(nn.Module):
             nn.Linear(count * config.channels, config.out_channels, bias=False) for count in self.paths
         )
 
-    def forward(
-        self, weight: Tensor, normalizer: Tensor | None, value: Tensor, stage: StageEdges, kernels: ModuleType
-    ) -> Tensor:
-        """[E, H], [N, H], [M, R, C] -> [N, R, out_channels]."""
-        by_axis = weight[:, None] * stage.direction[:, :, None]
-        moments = normalize_heads(kernels.weighted_sum(by_axis, value, stage.edges), normalizer)
+    def factor(self, stage: StageEdges) -> Tensor:
+        """Return what an edge's weight is multiplied with, one an axis: [E, 3]."""
+        return stage.direction
+
+    def forward(self, moments: Tensor) -> Tensor:
+        """[N, 3, R, C] -> [N, R, out_channels]."""
         coupled = torch.matmul(self.coupling.to(moments.dtype), moments.flatten(1, 2))
         outputs, first = [], 0
         for degree, (paths, mix) in enumerate(zip(self.paths, self.mix, strict=True)):

@@ -11,6 +11,7 @@ from tessera.model.config import ModelConfig
 from tessera.model.geometry import StageEdges
 from tessera.model.layers import EdgeNetwork
 from tessera.model.recompute import Recomputation, tensor_fields
+from tessera.model.spline_table import SplineTable
 
 SYSTEM_ROWS = 30
 """Rows of the charge and multiplicity tables."""
@@ -45,11 +46,13 @@ class EdgeDegreeEmbedding(nn.Module):
 
     Attributes:
         times_recomputed: 0: the radial functions are kept for the backward pass. 1: it evaluates them anew.
+        table: takes the network's place (:mod:`tessera.model.radial_table`); nothing of it is kept.
     """
 
     def __init__(self, config: ModelConfig, num_elements: int) -> None:
         super().__init__()
         self.times_recomputed = 0
+        self.table: SplineTable | None = None
         self.scale = 1.0 / config.average_degree
         width = config.num_basis
         self.receiver_table = nn.Parameter(0.1 * torch.randn(num_elements, width))
@@ -65,6 +68,10 @@ class EdgeDegreeEmbedding(nn.Module):
 
     def forward(self, stage: StageEdges, kernels: ModuleType) -> Tensor:
         """Return the features of owned rows, [N, R, C]."""
+        if self.table is not None:
+            scale = stage.envelope * self.scale
+            place = stage.place(self.table)
+            return kernels.table_sum(stage.harmonics, self.table.coefficients, *place, scale, stage.edges)
         if self.times_recomputed == 0:
             return self._features(stage, kernels)
         tensors = tensor_fields(stage)
@@ -73,6 +80,16 @@ class EdgeDegreeEmbedding(nn.Module):
             *tensors.values(),
         )
         return features
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the radial functions come from a table, so that an edge keeps nothing."""
+        return self.table is not None
+
+    @property
+    def most_recomputed(self) -> int:
+        """Largest useful `times_recomputed`."""
+        return 0 if self.has_table else 1
 
     def _features(self, stage: StageEdges, kernels: ModuleType) -> Tensor:
         radial = self.network(

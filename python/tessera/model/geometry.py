@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tessera.model.config import Stage
 from tessera.model.graph import EdgeList, Graph
+from tessera.model.spline_table import SplineTable
 from tessera.model.tensor_algebra import harmonics
 
 SHORTEST_DISTANCE = 1e-6
@@ -69,6 +70,9 @@ class StageEdges:
     """[E, 3], unit vectors, network dtype."""
     distance: Tensor
     """[E], Å, network dtype."""
+    exact_distance: Tensor
+    """float64 [E], Å."""
+    num_elements: int
     basis_cutoff: float
     """Å, end of the radial grid."""
     num_basis: int
@@ -77,6 +81,25 @@ class StageEdges:
     def basis(self) -> Tensor:
         """Radial basis, [E, B]."""
         return radial_basis(self.distance, self.basis_cutoff, self.num_basis)
+
+    def place(self, table: SplineTable) -> tuple[Tensor, Tensor]:
+        """Find the edges in a table: first of six rows, int64 [E], and fraction of the interval, [E] (0 if inactive).
+
+        The place is found in float64: rounded to float32 it would move an edge by 1e-4 of an interval.
+        """
+        key = (table.cutoff, table.intervals)
+        if key not in self._places:
+            place = self.exact_distance * (table.intervals / table.cutoff)
+            interval = place.detach().floor().clamp(0.0, table.intervals - 1.0)
+            fraction = torch.where(self.active, place - interval, torch.zeros_like(place))
+            pair = self.receiver_element * self.num_elements + self.sender_element
+            row = pair * table.rows_a_pair + interval.to(torch.int64)
+            self._places[key] = (row, fraction.to(self.distance.dtype))
+        return self._places[key]
+
+    @cached_property
+    def _places(self) -> dict[tuple[float, int], tuple[Tensor, Tensor]]:
+        return {}
 
     @cached_property
     def harmonics(self) -> Tensor:
@@ -130,6 +153,8 @@ class EdgeGeometry:
             vector=vector,
             direction=direction,
             distance=distance.to(self._dtype),
+            exact_distance=distance,
+            num_elements=self._hydrogen.shape[0],
             basis_cutoff=stage.basis_cutoff,
             num_basis=self._num_basis,
         )

@@ -76,26 +76,36 @@ class DegreeNorm(nn.Module):
 
 
 class ScalarProjection(nn.Module):
-    """Equivariant features to scalars through products of two linear maps (specification, section 3.2)."""
+    """Equivariant features to scalars through products of two linear maps (specification, section 3.2).
 
-    def __init__(self, lmax: int, channels: int, hidden: int, outputs: int) -> None:
+    The published output is head by head; here it comes in planes, scalar d of all heads side by side.
+    """
+
+    def __init__(self, lmax: int, channels: int, hidden: int, num_heads: int, head_scalars: int) -> None:
         super().__init__()
-        self.lmax = lmax
+        self.lmax, self.planes = lmax, (head_scalars, num_heads)
         self.weight = uniform_parameter(lmax + 1, hidden, channels, fan_in=channels)
         self.partner_weight = uniform_parameter(lmax + 1, hidden, channels, fan_in=channels)
         self.bias = nn.Parameter(torch.zeros(hidden))
         self.mix = nn.Linear((lmax + 1) * hidden, hidden)
         self.norm = nn.LayerNorm(hidden)
-        self.out = nn.Linear(hidden, outputs)
+        self.out = nn.Linear(hidden, num_heads * head_scalars)
         self.register_buffer("degree", torch.tensor(degree_of_row(lmax)), persistent=False)
 
     def forward(self, features: Tensor) -> Tensor:
-        """[N, R, channels] -> [N, outputs]."""
+        """[N, R, channels] -> [N, D, H]."""
         both = torch.cat([self.weight, self.partner_weight], dim=1)[self.degree]
         bias = nn.functional.pad(self.bias, (0, self.bias.shape[0]))
         first, second = degree_linear(features, both, bias).chunk(2, dim=-1)
         products = sum_by_degree(first * second, self.lmax).flatten(1)
-        return self.out(nn.functional.silu(self.norm(self.mix(products))))
+        hidden = nn.functional.silu(self.norm(self.mix(products)))
+        weight = _by_plane(self.out.weight, self.planes)
+        return nn.functional.linear(hidden, weight, _by_plane(self.out.bias, self.planes)).unflatten(1, self.planes)
+
+
+def _by_plane(values: Tensor, planes: tuple[int, int]) -> Tensor:
+    """Reorder the first extent from (head, scalar) to (scalar, head)."""
+    return values.unflatten(0, planes[::-1]).transpose(0, 1).reshape(values.shape)
 
 
 class EdgeNetwork(nn.Module):

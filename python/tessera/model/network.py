@@ -19,6 +19,7 @@ from tessera.model.graph import Graph
 from tessera.model.layers import DegreeLinear, DegreeNorm
 from tessera.model.repulsion import ScreenedRepulsion
 from tessera.model.scores import EdgeTables
+from tessera.model.spline_table import SplineTable
 
 
 class LongRange(nn.Module):
@@ -160,7 +161,8 @@ class E2Former(nn.Module):
         They can be differentiated once only. Parts that are not named keep their insides.
 
         Args:
-            times: how often, by name as in :attr:`parts`: 0 or 1, or 2 for the gates of an attention stage.
+            times: how often, by name as in :attr:`parts`: 0 or 1, or 2 for the gates of an attention stage. Set fused
+                kernels first: with a table the embedding keeps nothing, and a stage only its queries and keys.
 
         Raises:
             ValueError: a name that is no part, or another number.
@@ -171,17 +173,30 @@ class E2Former(nn.Module):
                 f"expected parts among {', '.join(self.parts)}, found {', '.join(unknown)}; correct the name"
             )
         for name, part in self.parts.items():
-            most = 1 if part is self.embedding else 2
-            if times.get(name, 0) not in range(most + 1):
-                raise ValueError(f"{name}: expected to be recomputed 0 to {most} times, found {times[name]}; change it")
+            if times.get(name, 0) not in range(part.most_recomputed + 1):
+                raise ValueError(
+                    f"{name}: expected to be recomputed 0 to {part.most_recomputed} times, found {times[name]}; "
+                    "change it"
+                )
             part.times_recomputed = times.get(name, 0)
+
+    def set_fused(self, *, is_fused: bool) -> None:
+        """Let each attention stage run as one kernel where there is one, or as operations over all edges.
+
+        Energies and gradients stay the same but for the order of sums. A stage without a softmax has no such kernel.
+        """
+        for part in self.parts.values():
+            if isinstance(part, Attention):
+                part.is_fused = is_fused and part.can_be_fused
 
     def select_elements(self, elements: Sequence[str]) -> "E2Former":
         """Return a copy that knows only `elements`, in this order.
 
         Raises:
-            ValueError: an element that this model does not know.
+            ValueError: an element that this model does not know, or its edge networks are tables.
         """
+        if any(isinstance(module, SplineTable) for module in self.modules()):
+            raise ValueError("expected edge networks, found tables of all pairs; select elements before tabulate()")
         symbols = check_symbols(elements)
         unknown = [symbol for symbol in symbols if symbol not in self.elements]
         if unknown:

@@ -11,9 +11,11 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
+from tessera.kernels.reference import spline
 from tessera.model.config import ModelConfig
 from tessera.model.geometry import StageEdges
 from tessera.model.layers import DegreeLinear, EdgeNetwork
+from tessera.model.spline_table import SplineTable
 from tessera.model.tensor_algebra import harmonics
 
 TABLE_WIDTH = 128
@@ -40,16 +42,20 @@ def edge_network(config: ModelConfig, outputs: int) -> EdgeNetwork:
 
 
 class EdgeGate(nn.Module):
-    """QK: both gates come from the edge network, score gate first."""
+    """QK: both gates come from the edge network, score gate first; `table` takes the network's place."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.table: SplineTable | None = None
         self.network = edge_network(config, 2 * config.num_heads)
 
     def forward(
         self, features: Tensor, stage: StageEdges, tables: EdgeTables, kernels: ModuleType  # noqa: ARG002
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """[N, R, C] -> (score gate, output gate), [E, H] each."""
+        if self.table is not None:
+            gates = spline(self.table.coefficients, *stage.place(self.table))
+            return gates[:, 0], gates[:, 1]
         score_gate, output_gate = run_network(self.network, stage, tables).chunk(2, dim=1)
         return score_gate, output_gate
 

@@ -6,11 +6,9 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
+from tessera.kernels.reference import NORMALIZER_FLOOR
 from tessera.model.config import ModelConfig
 from tessera.model.geometry import StageEdges
-
-NORMALIZER_FLOOR = 1e-3
-"""Added to the normalizer, in units of the largest exponential."""
 
 
 class AttentionWeights(nn.Module):

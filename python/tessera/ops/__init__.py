@@ -15,6 +15,7 @@ except ImportError as error:
         f"expected the compiled libraries of Tessera, found none that load ({error}); run pip install ."
     ) from error
 
+from tessera.ops.attention import edge_attention, table_attention, table_sum
 from tessera.ops.edges import (
     edge_dot,
     harmonic_dot,
@@ -28,6 +29,7 @@ from tessera.ops.halo import halo_start, halo_wait
 from tessera.ops.recompute import recompute_after
 
 __all__ = [
+    "edge_attention",
     "edge_dot",
     "halo_start",
     "halo_wait",
@@ -37,5 +39,7 @@ __all__ = [
     "recompute_after",
     "segment_max",
     "segment_sum",
+    "table_attention",
+    "table_sum",
     "weighted_sum",
 ]

@@ -42,7 +42,7 @@ def neighbor_list(
     periodic = np.asarray(pbc, dtype=bool)
     if not np.isfinite(positions).all() or not np.isfinite(cutoff) or cutoff <= 0:
         raise ValueError(f"expected finite positions and a positive cutoff, found cutoff {cutoff}; check the input")
-    lattice = _complete_lattice(cell, periodic)
+    lattice = complete_lattice(cell, periodic)
     inverse = np.linalg.inv(lattice)
     # The images that wrap every atom into the cell; along an open axis atoms stay where they are.
     home = np.where(periodic, np.floor(positions @ inverse), 0).astype(np.int64)
@@ -61,7 +61,7 @@ def neighbor_list(
     return Neighbors(receiver, sender, shift, vector)
 
 
-def _complete_lattice(cell: np.ndarray | None, periodic: np.ndarray) -> np.ndarray:
+def complete_lattice(cell: np.ndarray | None, periodic: np.ndarray) -> np.ndarray:
     """Replace the vectors of open axes by unit vectors orthogonal to the periodic ones, [3, 3] in Å."""
     lattice = np.zeros((3, 3)) if cell is None else np.array(cell, dtype=np.float64).reshape(3, 3)
     rows = lattice[periodic]

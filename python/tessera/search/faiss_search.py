@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tessera.search.brute_force import Neighbors, _complete_lattice
+from tessera.search.brute_force import Neighbors, complete_lattice
 
 KNN_LIMIT = 2048
 """Most neighbors that FAISS's k-nearest search on a GPU returns."""
@@ -45,7 +45,7 @@ def faiss_neighbor_list(
     import faiss  # noqa: PLC0415 - heavy, and needed by nothing else
 
     positions = np.asarray(positions, dtype=np.float64)
-    lattice = _complete_lattice(cell, np.asarray(pbc, dtype=bool))
+    lattice = complete_lattice(cell, np.asarray(pbc, dtype=bool))
     images, sender, image, home = _images_in_reach(positions, lattice, np.asarray(pbc, dtype=bool), cutoff)
     wrapped = positions - home @ lattice
     index = faiss.IndexFlatL2(3)
