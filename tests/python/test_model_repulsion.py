@@ -81,8 +81,10 @@ def test_a_pair_scan_down_to_a_third_of_an_angstrom_repels_with_the_gradient_of_
     plain, model = with_and_without(softmax="smooth")
     for distance in (0.3, 0.4, 0.5, 0.6, 0.7):
         pair = Atoms(np.array([8, 8]), np.array([[0.0, 0, 0], [0, 0, distance]]))
-        force = forces_of(model, pair)[1][1, 2]
+        energy, forces = forces_of(model, pair)
+        force = forces[1, 2]
         assert force > 0
+        assert energy - forces_of(plain, pair)[0] == pytest.approx(energies("O", "O", [distance])[0], rel=ROUNDING)
         assert force > forces_of(plain, pair)[1][1, 2]
         shifted = [
             forces_of(model, dataclasses.replace(pair, positions=pair.positions + np.diag([0, step])[:, [0, 0, 1]]))[0]

@@ -7,8 +7,11 @@ import os
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from tessera.model import build_graph, energy_and_edge_gradients, forces_and_strain
+from tessera.model.config import RepulsionRange
 from tessera.testing import random_model, small_config
 from tessera.train.edges import find_edges
 from tessera.train.errors import TrainError
@@ -143,6 +146,35 @@ def test_the_compiled_step_equals_the_eager_one_for_any_extents_and_weights(dtyp
         with torch.no_grad():
             parameters[0].add_(0.1)
             parameters[-2].mul_(1.1)
+
+
+class OneDevice(TorchDispatchMode):
+    """Collects operators that read or make tensors on other devices than `device`."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.device, self.others, self.seen = device, set(), 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        tensors = [one for one in tree_leaves((args, kwargs, result)) if isinstance(one, torch.Tensor)]
+        self.others |= {str(function) for one in tensors if one.device.type != self.device}
+        self.seen += 1
+        return result
+
+
+@pytest.mark.parametrize("attention", ["zero-order", "so2-first-order"])
+def test_a_step_makes_and_reads_tensors_on_the_models_device_alone(attention):
+    # `meta` stands for a GPU: tensors without values, which no operator mixes up with the host's.
+    config = dataclasses.replace(small_config(attention, softmax="smooth"), repulsion=RepulsionRange())
+    model = random_model(config).to("meta")
+    pack = packs_of(model, FRAMES[:1])[0].to("meta")
+    with OneDevice("meta") as watch:
+        terms, *gradients = loss_and_gradients(model, list(model.parameters()), pack, LOSS)
+        predict(model, pack, create_graph=False)
+    assert watch.seen > 1000
+    assert watch.others == set()
+    assert {one.device.type for one in (terms, *gradients)} == {"meta"}
 
 
 def test_a_compiled_step_that_disagrees_is_refused(model):
