@@ -127,9 +127,7 @@ class Run:
             row = self._train_epoch()
             self.epoch += 1
             if self.ranks.rank == 0:
-                started = time.perf_counter()
                 self._write(row)
-                self._spent += time.perf_counter() - started
         if self.ranks.rank == 0:
             self._draw()
 
@@ -173,6 +171,7 @@ class Run:
         }  # fmt: skip
 
     def _write(self, row: dict[str, float]) -> None:
+        started = time.perf_counter()
         if self.data.validation:
             errors = compare(self.optimizer.averaged, self.data.validation, self.data.validation_edges).rmse()
             row |= {"energy_rmse_meV_atom": errors["energy"], "forces_rmse_meV_A": errors["forces"],
@@ -184,6 +183,7 @@ class Run:
             if is_new:
                 writer.writeheader()
             writer.writerow({key: f"{value:.6g}" for key, value in row.items()})
+        self._spent += time.perf_counter() - started
         state = {"epoch": self.epoch, "settings": _plain(self.settings), "optimizer": self.optimizer.state(),
                  "spent": self._spent}  # fmt: skip
         write_model(self.output, self.optimizer.averaged, self.mapping)
