@@ -132,6 +132,10 @@ def test_frames_evaluated_together_have_the_errors_of_single_ones(tmp_path, monk
     assert len(single["energy"]) == 7
     assert np.abs(np.array(repelled) - measure.repulsion_energies(run.model, frames, edges)).max() < ROUNDING
     assert max(repelled) > 0
+    run.model.repulsion = None
+    sizes = np.array([len(frame.numbers) for frame in frames])
+    without = compare(run.model, frames, edges).values["energy"]
+    assert np.abs((single["energy"] - without)[:, 1] * sizes - repelled).max() < ROUNDING
 
 
 def test_neighbors_found_by_several_processes_are_those_of_one(tmp_path, monkeypatch):
