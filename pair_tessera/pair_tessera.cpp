@@ -6,6 +6,7 @@
 
 #include "atom.h"
 #include "comm.h"
+#include "compute.h"
 #include "domain.h"
 #include "force.h"
 #include "lammps_errors.h"
@@ -16,6 +17,7 @@
 #include "tessera/comm/mpi.hpp"
 #include "tessera/engine/atom_types.hpp"
 #include "tessera/engine/restart_words.hpp"
+#include "tessera/engine/shared_passport.hpp"
 #include "update.h"
 #include "utils.h"
 
@@ -83,7 +85,7 @@ void PairTessera::read_coefficients(const Words& words)
   const auto [name, symbols] = tessera::parse_pair_coefficients(words);
   const std::string found = utils::get_potential_file_path(name);  // also looks in LAMMPS_POTENTIALS
   const std::string file = found.empty() ? name : found;
-  tessera::Passport passport = tessera::read_passport(file);
+  tessera::Passport passport = tessera::read_shared_passport(file, *tessera::make_mpi_communicator(world));
   element_of_type_ = tessera::map_types(symbols, atom->ntypes, passport);
   system_.set_elements(element_of_type_);
   engine_.reset();
@@ -197,6 +199,17 @@ void* PairTessera::extract(const char* name, int& dimension)
   const auto& names = tessera::kValueNames;
   const auto found = std::find(names.begin(), names.end(), std::string_view(name));
   return found == names.end() ? nullptr : &values_[found - names.begin()];
+}
+
+/// compute force/tally and its like, which LAMMPS itself would give zeros.
+void PairTessera::add_tally_callback(Compute* compute)
+{
+  guard(lmp, [&] {
+    tessera::fail(tessera::Reach::collective,
+                  "expected no compute of style */tally, found {}; a model of many bodies has no forces of pairs: use "
+                  "compute pe/atom or stress/atom, or in a hybrid `pair_modify pair tessera compute/tally no`",
+                  compute->style);
+  });
 }
 
 void PairTessera::write_restart_settings(FILE* file)

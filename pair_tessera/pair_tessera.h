@@ -37,6 +37,7 @@ class PairTessera : public Pair {
   void write_restart_settings(FILE* file) override;
   void read_restart_settings(FILE* file) override;
   void* extract(const char* name, int& dimension) override;
+  void add_tally_callback(Compute* compute) override;
 
  private:
   using Words = std::vector<std::string>;

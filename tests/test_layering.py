@@ -72,6 +72,8 @@ def violations(path: str, headers: list[str]) -> list[str]:
                 found.append(f"{path} includes {header}; only {place} may")
         if re.fullmatch(LAMMPS_HEADERS, header) and not path.startswith("pair_tessera/"):
             found.append(f"{path} includes {header} of LAMMPS; only pair_tessera/ may")
+        if path.startswith("csrc/plugin/") and header != "dlfcn.h" and re.search(r"[./]", header):
+            found.append(f"{path} includes {header}; what opens in any process stands on the standard library alone")
     return found
 
 
@@ -93,6 +95,7 @@ def test_a_room_includes_only_rooms_below_it(path: Path) -> None:
         ("csrc/tessera/topology/x.hpp", "ATen/Tensor.h"),
         ("csrc/tessera/model/x.cpp", "pybind11/numpy.h"),
         ("csrc/tessera/engine/x.cpp", "domain.h"),
+        ("csrc/plugin/x.cpp", "tessera/base/error.hpp"),
     ],
 )
 def test_the_rules_catch_a_door_to_the_wrong_floor(path: str, header: str) -> None:

@@ -150,3 +150,21 @@ def test_swapped_types_count_at_once(box, first, ranks):
     done, _ = assert_fresh_runs_agree(first, [SWAP + "run 1\n", "run 2\n"], box, ranks)
     kinds = [frame[0][:, 1] for frame in (done.dump("event.0.dump"), done.dump("event.1.dump"))]
     assert (kinds[0] != kinds[1]).any(), "some exchange was accepted"
+
+
+WIDOM = """fix test all widom 1 5 1 29494 30000.0
+run 2
+print "inserted: $(f_test[1]:%.17g) $(f_test[2]:%.17g)"
+print "left: $(atoms) $(pe:%.17g)"
+"""
+
+
+def test_atoms_inserted_on_trial_are_weighed_alike_on_all_numbers_of_ranks_and_leave(box, first):
+    """fix widom takes the energy of the whole system with each atom that it tries."""
+    before = run_well(start(first) + 'run 0\nprint "left: $(atoms) $(pe:%.17g)"\n', box).values("left")
+    runs = {ranks: run_well(start(first) + WIDOM, box, ranks=ranks) for ranks in (1, 2, 4)}
+    for done in runs.values():
+        assert "Fix widom using full_energy option" in done.text
+        np.testing.assert_allclose(done.values("left"), before, rtol=SAME_ENERGY_RTOL)
+        np.testing.assert_allclose(done.values("inserted"), runs[1].values("inserted"), rtol=1e-8)  # exponentials
+    assert runs[1].values("inserted")[0, 0] < -1.0, "eV: a hydrogen has an energy, and finds room"

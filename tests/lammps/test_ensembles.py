@@ -248,7 +248,7 @@ def molecule_sides(frame: np.ndarray) -> np.ndarray:
     return np.linalg.norm(vectors - lengths * np.round(vectors / lengths), axis=2)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_forces_are_those_of_fix_numdiff(tmp_path, first, ranks):
     write_data(tmp_path / "box.data", water((1, 2, 2), seed=9), ["H", "O"])
     show = "write_dump all custom forces.dump id fx fy fz f_1[*] modify sort id format float %.17g\n"

@@ -165,6 +165,20 @@ def test_each_run_reports_its_own_steps(box, demo):
         assert re.search(rf"^Tessera: {name} ms a step( +\d+\.\d+){{3}}$", text, re.MULTILINE), name
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_parts_of_a_step_add_up_to_its_time(box, demo, ranks):
+    """mace 801, deepmd 5595: slow, and nothing said where the time went."""
+    text = run_well(start(demo) + "fix all all nve\nrun 5\n", box, ranks=ranks).text
+    means = {
+        name: float(mean) for name, mean in re.findall(r"^Tessera: (.*?) ms a step +\S+ +(\S+)", text, re.MULTILINE)
+    }
+    total = means.pop("total")
+    assert {"reshard", "search", "exchange wait", "model", "other"} == set(means)
+    assert sum(means.values()) == pytest.approx(total, rel=0.01)
+    loop = 1e3 * float(re.search(r"Loop time of (\S+)", text)[1])
+    assert total > 0.5 * loop / 6, "the step is what the run spends its time on"
+
+
 def test_threads_are_those_of_the_keyword(box, demo):
     """Counted by the system: the shell's parent is lmp."""
     found = {}

@@ -2,12 +2,11 @@
 #include "tessera/engine/edge_kernels.hpp"
 
 #include "tessera/device/parallel.cuh"
+#include "tessera/model/padding.hpp"
 
 namespace tessera {
 
 namespace {
-
-constexpr double kPaddingDistance = 1e3;  // in cutoffs: no envelope reaches that far
 
 struct Vector {
   double x, y, z;

@@ -10,12 +10,11 @@
 #include "tessera/base/error.hpp"
 #include "tessera/device/gpu.hpp"
 #include "tessera/engine/edge_kernels.hpp"
+#include "tessera/model/padding.hpp"
 
 namespace tessera {
 
 namespace {
-
-constexpr std::int64_t kLeastExtent = 2;  // compiled code takes extents 0 and 1 for constants
 
 // Head-room of arrays on a GPU: enough that the fluctuations of a liquid seldom void a captured graph, little enough
 // that padding costs little.
@@ -82,7 +81,7 @@ void StepArrays::begin_epoch(const EpochInput& epoch)
   exchange_ = epoch.exchange;
   num_owned_ = topology_->num_owned;
   if (!has_headroom()) {
-    num_rows_ = std::max(kLeastExtent, num_owned_ + 1);
+    num_rows_ = padded(num_owned_);
   } else if (num_owned_ + 1 > num_rows_) {
     num_rows_ = with_headroom(num_owned_, kRowHeadroom);
   }
@@ -152,7 +151,7 @@ void StepArrays::fit_edges()
     const std::int64_t num_edges = list.status().to_host(stream_)[0];
     const ListExtents room = list.extents();
     if (!has_headroom()) {
-      list.make_room(room.rows, std::max(kLeastExtent, num_edges + 1), room.pairs);
+      list.make_room(room.rows, padded(num_edges), room.pairs);
     } else if (num_edges > room.edges) {
       list.make_room(room.rows, with_headroom(num_edges, kEdgeHeadroom), room.pairs);
     }

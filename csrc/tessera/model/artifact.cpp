@@ -16,12 +16,10 @@
 #include "tessera/device/gpu.hpp"
 #include "tessera/model/operator_support.hpp"
 #include "tessera/model/package_lock.hpp"
+#include "tessera/model/padding.hpp"
 
 namespace tessera {
 namespace {
-
-constexpr std::int64_t kLeastExtent = 2;   // compiled code takes extents 0 and 1 for constants
-constexpr double kPaddingDistance = 1000;  // in cutoffs: no envelope reaches that far
 
 /// How PyTorch multiplies float32 matrices, a setting of the process, while artifacts run: the first one sets it, the
 /// last one sets it back (virtual ranks run the same artifact at once).
@@ -63,11 +61,6 @@ class MatmulScope {
   }
 };
 
-std::int64_t padded(std::size_t count)
-{
-  return std::max<std::int64_t>(kLeastExtent, static_cast<std::int64_t>(count) + 1);
-}
-
 /// A view of `data`, which outlives the run.
 template <typename Value>
 at::Tensor view(std::vector<Value>& data, std::vector<std::int64_t> sizes)
@@ -93,7 +86,7 @@ void PaddedList::fill(const ListInput& list, std::int64_t num_owned, std::int64_
                   "a list with {} receivers must have as many senders and edge vectors, found {} and {}", num_edges,
                   list.sender.size(), list.edge_vectors.size());
   const auto num_halo = static_cast<std::int64_t>(list.halo_elements.size());
-  const auto capacity = padded(num_edges);
+  const auto capacity = padded(static_cast<std::int64_t>(num_edges));
   halo_element.assign(std::max(kLeastExtent, num_halo), 0);
   std::copy(list.halo_elements.begin(), list.halo_elements.end(), halo_element.begin());
 
@@ -131,9 +124,10 @@ void PaddedList::append_to(std::vector<at::Tensor>& inputs, std::int64_t num_row
 
 /// Checks shape and type of an output and returns its rows without the padding.
 template <typename Value>
-std::vector<Value> first_rows(const at::Tensor& output, std::int64_t capacity, std::size_t count, const char* name)
+std::vector<Value> first_rows(const at::Tensor& output, std::int64_t count, const char* name)
 {
   constexpr std::int64_t kWidth = sizeof(Value) / sizeof(double);
+  const std::int64_t capacity = padded(count);
   TESSERA_REQUIRE(
       output.scalar_type() == at::kDouble && output.is_cpu() && output.numel() == capacity * kWidth &&
           output.size(0) == capacity,
@@ -174,7 +168,7 @@ std::vector<at::Tensor> Artifact::Impl::pad(const ModelInput& input, const Passp
   TESSERA_REQUIRE(input.lists.size() == passport.cutoffs.size(), "{}: expected {} lists, one a cutoff, found {}", path,
                   passport.cutoffs.size(), input.lists.size());
   const auto num_owned = static_cast<std::int64_t>(input.elements.size());
-  const auto num_rows = padded(input.elements.size());
+  const auto num_rows = padded(num_owned);
   const auto num_elements = static_cast<std::int64_t>(passport.elements.size());
   const auto check_elements = [&](std::span<const std::int32_t> elements) {
     for (const auto e : elements) {
@@ -267,10 +261,10 @@ ModelOutput Artifact::run(const ModelInput& input)
   for (auto& output : outputs) output = output.cpu();
   ModelOutput result;
   result.atom_energies =
-      first_rows<double>(outputs[0], padded(input.elements.size()), input.elements.size(), "atom_energy");
+      first_rows<double>(outputs[0], static_cast<std::int64_t>(input.elements.size()), "atom_energy");
   for (std::size_t l = 0; l < input.lists.size(); ++l) {
-    const auto count = input.lists[l].receiver.size();
-    result.edge_gradients.push_back(first_rows<Vec3>(outputs[l + 1], padded(count), count, "edge_gradient"));
+    const auto count = static_cast<std::int64_t>(input.lists[l].receiver.size());
+    result.edge_gradients.push_back(first_rows<Vec3>(outputs[l + 1], count, "edge_gradient"));
   }
   return result;
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "tessera/base/error.hpp"
-#include "tessera/device/pooled_buffer.hpp"
+#include "tessera/device/device_array.hpp"
 #include "tessera/plan/halo_direction.hpp"
 
 namespace tessera {
@@ -35,7 +35,7 @@ struct HaloExchange::Flight {
   Direction direction = Direction::none;
   std::int64_t channels = 0;
   Scalar scalar = Scalar::float64;
-  PooledBuffer<std::byte> outgoing, incoming;
+  DeviceArray<std::byte> outgoing, incoming;  // of the host
   std::vector<std::unique_ptr<Request>> requests;
 
   [[nodiscard]] std::int64_t row_bytes() const { return channels * bytes_of(scalar); }

@@ -74,7 +74,7 @@ def check_python() -> Finding:
 
 def check_torch() -> Finding:
     """Look for the torch that artifacts are compiled and run with."""
-    advice = "pip install 'torch>=2.11', then pip install --force-reinstall --no-deps tessera-lammps"
+    advice = "pip install 'torch>=2.11,<2.15', then pip install --force-reinstall --no-deps tessera-lammps"
     if importlib.util.find_spec("torch") is None:
         return missing("no package torch", advice)
     import torch  # noqa: PLC0415

@@ -7,6 +7,7 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
+from tessera.kernels import reference
 from tessera.model.config import RepulsionRange
 from tessera.model.elements import ATOMIC_NUMBERS
 from tessera.model.geometry import SHORTEST_DISTANCE
@@ -53,7 +54,7 @@ class ScreenedRepulsion(nn.Module):
         self.register_buffer("inverse_length", numbers**SCREENING_POWER / SCREENING_LENGTH)
         self.register_buffer("radius", radii)
 
-    def forward(self, graph: Graph, kernels: ModuleType) -> Tensor:
+    def forward(self, graph: Graph, kernels: ModuleType = reference) -> Tensor:
         """Return each owned row's half of its pairs, float64 [N], eV; the shortest list is read."""
         edges = graph.lists[0]
         sender = torch.cat([graph.element, edges.halo_element])[edges.sender]

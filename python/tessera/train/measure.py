@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tessera.kernels import reference
 from tessera.model import E2Former
 from tessera.train.edges import FrameEdges
 from tessera.train.frames import GPA, Frame
@@ -119,7 +118,7 @@ def repulsion_energies(model: E2Former, frames: list[Frame], edges: list[FrameEd
             chosen = [frames[place] for place in places]
             (pack,) = make_packs(model, chosen, [edges[place] for place in places], Counts.of(chosen))
             pack = pack.to(model.reference_energies.device)
-            own = model.repulsion(pack.graph, reference)
+            own = model.repulsion(pack.graph)
             totals = torch.zeros_like(pack.labels.energy).index_add(0, pack.labels.frame, own).tolist()
             for place, total in zip(places, totals, strict=False):  # the last one is the padding's
                 energies[place] = total

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "devices.hpp"
+#include "failures.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/comm/communicator_link.hpp"
 #include "tessera/comm/gpu_census.hpp"
@@ -17,22 +18,12 @@
 namespace tessera {
 namespace {
 
+using testing::failure_of;
 using SharedCommunicator = std::shared_ptr<Communicator>;
 using Send = DeviceLink::Send;
 using Receive = DeviceLink::Receive;
 
 constexpr int kTag = 2;
-
-std::string failure_of(const std::function<void()>& act)
-{
-  try {
-    act();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.reach(), Reach::rank);
-    return error.what();
-  }
-  return "no error";
-}
 
 /// Every rank sends each rank, itself too, two messages of lengths and contents that name both and the order.
 void two_messages_between_each_pair_arrive_in_order(const SharedCommunicator& comm, DeviceLink& link)

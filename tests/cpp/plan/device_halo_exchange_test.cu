@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 
+#include "failures.hpp"
 #include "plan/halo_contract.hpp"
 #include "tessera/comm/communicator_link.hpp"
 #include "tessera/comm/nccl.hpp"
@@ -19,6 +20,7 @@ namespace tessera {
 namespace {
 
 using contract::SharedCommunicator;
+using testing::failure_of;
 
 constexpr int kTag = 5;
 constexpr int kHost = 0, kNccl = 1;  // what connects the ranks
@@ -340,17 +342,6 @@ TEST(DeviceHaloExchangeCapture, a_buffer_that_would_have_to_grow_is_refused)
   synchronize(trip.stream);
 }
 #endif
-
-std::string failure_of(const std::function<void()>& act)
-{
-  try {
-    act();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.reach(), Reach::rank);
-    return error.what();
-  }
-  return "no error";
-}
 
 #define EXPECT_FAILURE(text, act)                                \
   do {                                                           \

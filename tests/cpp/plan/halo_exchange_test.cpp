@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "failures.hpp"
 #include "plan/halo_contract.hpp"
 #include "tessera/comm/virtual.hpp"
 
@@ -12,6 +13,7 @@ namespace tessera {
 namespace {
 
 using contract::SharedCommunicator;
+using testing::failure_of;
 
 constexpr int kSerial = 0;  // stands for the serial communicator among the rank counts
 
@@ -48,17 +50,6 @@ INSTANTIATE_TEST_SUITE_P(SerialAndVirtual, HaloContract, ::testing::Values(kSeri
                            return info.param == kSerial ? std::string("serial")
                                                         : "virtual_" + std::to_string(info.param);
                          });
-
-std::string failure_of(const std::function<void()>& act)
-{
-  try {
-    act();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.reach(), Reach::rank);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(HaloExchangeOrder, starts_and_waits_out_of_order_are_refused)
 {

@@ -18,6 +18,8 @@ namespace {
 using testing::HardSystem;
 using Comm = std::shared_ptr<Communicator>;
 
+constexpr std::int64_t kEpoch = 7;
+
 /// Cutoffs and skin, as fractions of a system's reach.
 struct Reaches {
   std::vector<double> cutoffs;
@@ -49,18 +51,10 @@ struct RankCase {
 /// All ranks call this.
 RankCase make_case(const HardSystem& system, const Reaches& reaches, const Comm& comm)
 {
-  RankCase rank{{}, {}, system.box, scaled(reaches.cutoffs, system.cutoff), reaches.skin * system.cutoff, {}};
-  const auto ids = testing::held_ids(system.positions.size(), *comm);
-  const auto held = testing::values_of(ids, system.positions);
-  const Curve curve(CurveKind::hilbert, system.box, agree_on_extent(held, system.box, *comm));
-  const auto keys = curve.keys_of(held);
-  const Splitters splitters = cut_by_count(keys, ids, comm->num_ranks(), *comm);
-  rank.positions = ReshardPlan::build(keys, ids, splitters, comm).forward<Vec3>(held);
-  const CandidateQuery query{PeerScheme::multi_box, 8, rank.cutoffs.back() + rank.skin, &curve, &splitters, 0};
-  rank.candidates = find_candidates(query, rank.positions, rank.box, *comm);
-  rank.topology =
-      build_topology(rank.positions, rank.candidates, rank.box, rank.cutoffs, rank.skin, 7, cell_search, *comm);
-  return rank;
+  const auto cutoffs = scaled(reaches.cutoffs, system.cutoff);
+  const double skin = reaches.skin * system.cutoff;
+  auto rank = testing::build_rank(system, {comm->num_ranks()}, cutoffs, skin, comm, kEpoch);
+  return {std::move(rank.positions), std::move(rank.candidates), system.box, cutoffs, skin, std::move(rank.topology)};
 }
 
 void expect_same_plan(const HaloPlan& found, const HaloPlan& expected)
@@ -107,7 +101,7 @@ void expect_same_topology(const DeviceTopology& found, const DeviceTopology& exp
 
 void build(DeviceTopologyBuilder& builder, const RankCase& rank, Communicator& comm, DeviceTopology& into)
 {
-  builder.build(rank.positions, rank.candidates, rank.box, rank.cutoffs, rank.skin, 7, comm, into);
+  builder.build(rank.positions, rank.candidates, rank.box, rank.cutoffs, rank.skin, kEpoch, comm, into);
 }
 
 /// One builder and one topology for all systems, so that each epoch refills what the last one has left.

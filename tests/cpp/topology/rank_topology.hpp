@@ -55,6 +55,7 @@ inline std::vector<std::pair<Layout, std::string>> all_layouts()
 struct RankTopology {
   ReshardPlan reshard;
   std::vector<Vec3> positions;  ///< owned
+  Candidates candidates;
   Topology topology;
 };
 
@@ -79,7 +80,7 @@ std::vector<Value> values_of(const std::vector<std::int64_t>& ids, const std::ve
 
 /// Keys, splitters, reshard, candidates, pairs and plans, as the engine makes them; all ranks call this.
 inline RankTopology build_rank(const HardSystem& system, const Layout& layout, const std::vector<double>& cutoffs,
-                               double skin, const std::shared_ptr<Communicator>& comm)
+                               double skin, const std::shared_ptr<Communicator>& comm, std::int64_t epoch = 1)
 {
   const auto ids = held_ids(system.positions.size(), *comm);
   const auto held = values_of(ids, system.positions);
@@ -89,9 +90,9 @@ inline RankTopology build_rank(const HardSystem& system, const Layout& layout, c
   ReshardPlan reshard = ReshardPlan::build(keys, ids, splitters, comm);
   auto positions = reshard.forward<Vec3>(held);
   const CandidateQuery query{layout.scheme, 8, cutoffs.back() + skin, &curve, &splitters, 0};
-  const Candidates candidates = find_candidates(query, positions, system.box, *comm);
-  Topology topology = build_topology(positions, candidates, system.box, cutoffs, skin, 1, cell_search, *comm);
-  return {std::move(reshard), std::move(positions), std::move(topology)};
+  Candidates candidates = find_candidates(query, positions, system.box, *comm);
+  Topology topology = build_topology(positions, candidates, system.box, cutoffs, skin, epoch, cell_search, *comm);
+  return {std::move(reshard), std::move(positions), std::move(candidates), std::move(topology)};
 }
 
 /// Values of owned rows followed by what the plan's exchange brings; all ranks call this.
