@@ -10,7 +10,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import torch
 
 from tessera.checkpoint import load_checkpoint
 from tessera.model import E2Former, ModelConfig, Stage
+from tessera.model.config import RepulsionRange
 from tessera_export.pipeline import ExportOptions, export_model
 from tessera_export.progress import Progress
 
@@ -35,7 +36,7 @@ SOURCES = (
 )
 
 #: Models small enough to compile in seconds; their weights are random (seeded). "first" has first-order attention on
-#: two cutoffs and a reference energy; "tiny" is one zero-order stage.
+#: two cutoffs and a reference energy; "tiny" is one zero-order stage, "repelled" the same with a repulsion of nuclei.
 SMALL_CONFIGS = {
     "first": ModelConfig(
         lmax=2,
@@ -59,6 +60,7 @@ SMALL_CONFIGS = {
         stages=(Stage(3.0, "zero-order", 3.0),),
     ),
 }
+SMALL_CONFIGS["repelled"] = replace(SMALL_CONFIGS["tiny"], repulsion=RepulsionRange())
 SMALL_ELEMENTS = ("H", "C", "O")
 SEED = 7
 

@@ -148,7 +148,7 @@ def test_the_command_reports_bad_input_without_a_traceback(tmp_path, capsys):
 
 def test_the_rate_rises_and_falls():
     settings = OptimizerSettings(learning_rate=1.0, warmup_steps=4, final_fraction=0.1)
-    rates = [learning_rate(step, 20, settings) for step in range(21)]
+    rates = [learning_rate(step, (step - 4) / 16, settings) for step in range(21)]
     assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
     assert np.all(np.diff(rates[4:]) < 0)
     assert rates[20] == pytest.approx(0.1)

@@ -2,12 +2,16 @@
 """The training step: its forces, its loss, its gradients, compiled and eager."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from tessera.model import build_graph, energy_and_edge_gradients, forces_and_strain
+from tessera.model.config import RepulsionRange
 from tessera.testing import random_model, small_config
 from tessera.train.edges import find_edges
 from tessera.train.errors import TrainError
@@ -15,7 +19,7 @@ from tessera.train.frames import Frame
 from tessera.train.loss import loss_and_gradients, penalty, predict
 from tessera.train.packs import Counts, make_packs
 from tessera.train.settings import LossSettings
-from tessera.train.step import check_agreement, eager_step, trace_step
+from tessera.train.step import check_agreement, compiled_step, eager_step, trace_step
 
 # float64, energies and forces of order 1: sums in another order.
 ROUNDING = 1e-11
@@ -123,11 +127,54 @@ def test_the_recorded_step_equals_the_eager_one_for_any_extents_and_weights():
     for frames in (FRAMES[:2], [lonely], FRAMES[2:]):
         (pack,) = packs_of(model, frames)
         for found, expected in zip(
-            recorded(*pack.flat()), loss_and_gradients(model, parameters, pack, LOSS), strict=True
+            recorded(*parameters, *pack.flat()), loss_and_gradients(model, parameters, pack, LOSS), strict=True
         ):
             assert float((found - expected).detach().abs().max()) < ROUNDING * max(1.0, float(expected.abs().max()))
         with torch.no_grad():
             parameters[0].add_(0.1)
+
+
+@pytest.mark.skipif("TESSERA_TEST_COMPILE" not in os.environ, reason="takes minutes; set TESSERA_TEST_COMPILE=1")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_compiled_step_equals_the_eager_one_for_any_extents_and_weights(dtype):
+    model = random_model(small_config(lmax=1, cutoffs=(3.0,), num_basis=6, softmax="smooth"), dtype=dtype)
+    parameters = list(model.parameters())
+    eager, compiled = (make(model, parameters, LOSS) for make in (eager_step, compiled_step))
+    for frames in (FRAMES[:2], FRAMES[2:], FRAMES[1:2]):
+        (pack,) = packs_of(model, frames)
+        check_agreement(compiled, eager, pack, dtype)
+        with torch.no_grad():
+            parameters[0].add_(0.1)
+            parameters[-2].mul_(1.1)
+
+
+class OneDevice(TorchDispatchMode):
+    """Collects operators that read or make tensors on other devices than `device`."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.device, self.others, self.seen = device, set(), 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        tensors = [one for one in tree_leaves((args, kwargs, result)) if isinstance(one, torch.Tensor)]
+        self.others |= {str(function) for one in tensors if one.device.type != self.device}
+        self.seen += 1
+        return result
+
+
+@pytest.mark.parametrize("attention", ["zero-order", "so2-first-order"])
+def test_a_step_makes_and_reads_tensors_on_the_models_device_alone(attention):
+    # `meta` stands for a GPU: tensors without values, which no operator mixes up with the host's.
+    config = dataclasses.replace(small_config(attention, softmax="smooth"), repulsion=RepulsionRange())
+    model = random_model(config).to("meta")
+    pack = packs_of(model, FRAMES[:1])[0].to("meta")
+    with OneDevice("meta") as watch:
+        terms, *gradients = loss_and_gradients(model, list(model.parameters()), pack, LOSS)
+        predict(model, pack, create_graph=False)
+    assert watch.seen > 1000
+    assert watch.others == set()
+    assert {one.device.type for one in (terms, *gradients)} == {"meta"}
 
 
 def test_a_compiled_step_that_disagrees_is_refused(model):

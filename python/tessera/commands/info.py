@@ -61,6 +61,7 @@ def describe(path: Path, passport: dict[str, Any]) -> list[tuple[str, str]]:
         ("exchanges per pass", str(passport["num_messages"])),
         ("layers, channels", f"{passport['num_layers']}, {passport['channels']}"),
         ("network numbers", f"{passport['dtype']}, matrix products {passport['matmul']}"),
+        ("repulsion", describe_repulsion(passport["model_config"].get("repulsion"))),
         ("attention", f"{passport['kernels']} kernels"),
         ("edge networks", describe_tables(passport["tables"])),
         ("recomputed", ", ".join(passport["recompute"]) or "nothing"),
@@ -74,6 +75,13 @@ def describe(path: Path, passport: dict[str, Any]) -> list[tuple[str, str]]:
         ("weights", f"sha256 {passport['weights_sha256']}"),
         ("written by", f"tessera {passport['tessera_version']}"),
     ]
+
+
+def describe_repulsion(found: dict[str, float] | None) -> str:
+    """Say within which distances atoms are kept apart by a fixed potential."""
+    if found is None:
+        return "none"
+    return f"screened nuclei, full below {found['inner']:g} and none beyond {found['outer']:g} sums of covalent radii"
 
 
 def describe_tables(tables: dict[str, Any] | None) -> str:

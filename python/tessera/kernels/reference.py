@@ -187,4 +187,4 @@ def halo_wait(payload: Tensor, ticket: Tensor, plan: Tensor, edges: EdgeList, li
 def _degree_of_row(num_degrees: int, device: torch.device) -> Tensor:
     """Degree l of each of the (lmax+1)^2 rows, int64."""
     degrees = torch.arange(num_degrees, device=device)
-    return torch.repeat_interleave(degrees, 2 * degrees + 1)
+    return torch.repeat_interleave(degrees, 2 * degrees + 1, output_size=num_degrees**2)

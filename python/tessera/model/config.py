@@ -28,6 +28,24 @@ class Stage:
 
 
 @dataclasses.dataclass(frozen=True)
+class RepulsionRange:
+    """Where the repulsion acts, in sums of the two covalent radii (0.97 Å for O-H, 1.32 Å for O-O, 3.05 Å for K-Cl)."""
+
+    inner: float = 0.5
+    """Full strength below."""
+    outer: float = 0.8
+    """Nothing beyond: bonds are longer, multiple ones (0.78 to 0.85 sums) but for their stretching."""
+
+    def __post_init__(self) -> None:
+        """Refuse a switch that has no width, or one that reaches bonds."""
+        if not 0.0 <= self.inner < self.outer <= 1.0:
+            raise ValueError(
+                f"repulsion: expected 0 <= repulsion_inner < repulsion_outer <= 1 (sums of covalent radii), found "
+                f"{self.inner:g} and {self.outer:g}; correct the config"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
 class ModelConfig:
     """Shape of one E2Former V2 network (E2Former V2 specification, section 10).
 
@@ -59,6 +77,8 @@ class ModelConfig:
     reference_energies: Mapping[str, float] | None = None
     """eV by symbol."""
     head: str | None = None
+    repulsion: RepulsionRange | None = None
+    """Screened repulsion of nuclei at short distances; None in published checkpoints."""
 
     def __post_init__(self) -> None:
         """Refuse shapes that no E2Former V2 has."""
@@ -111,8 +131,11 @@ class ModelConfig:
         return self.num_heads * self.head_scalars // 2
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, fit for JSON."""
-        return dataclasses.asdict(self)
+        """Return plain values, fit for JSON; `repulsion` only where there is one."""
+        values = dataclasses.asdict(self)
+        if self.repulsion is None:
+            del values["repulsion"]
+        return values
 
     @classmethod
     def from_yaml(cls, mapping: Mapping[str, Any]) -> "ModelConfig":
@@ -121,7 +144,8 @@ class ModelConfig:
         Args:
             mapping: the parsed config.yaml. `backbone_config` holds the network; `embedding_cutoff`,
                 `stage_cutoffs`, `stage_attn_types` and `stage_rbf` spell the stages out and win over `attn_type` and
-                `max_radius`; `softmax: smooth` selects the smooth normalizer. Lengths in Å, energies in eV.
+                `max_radius`; `softmax: smooth` selects the smooth normalizer; `repulsion: zbl` adds
+                the screened repulsion, within `repulsion_inner` and `repulsion_outer`. Lengths in Å, energies in eV.
 
         Raises:
             ValueError: a key is missing, malformed or asks for something this implementation lacks.

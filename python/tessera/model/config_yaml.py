@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tessera.model.config import AVERAGE_DEGREE, ModelConfig, Stage
+from tessera.model.config import AVERAGE_DEGREE, ModelConfig, RepulsionRange, Stage
 from tessera.model.elements import check_symbols
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,24 @@ def read_config(mapping: Mapping[str, Any]) -> ModelConfig:
         elements=check_symbols(elements) if elements else None,
         reference_energies={str(key): float(value) for key, value in energies.items()} if energies else None,
         head=mapping.get("head_name"),
+        repulsion=_read_repulsion(mapping),
     )
+
+
+def _read_repulsion(mapping: Mapping[str, Any]) -> RepulsionRange | None:
+    """Read `repulsion: zbl` with `repulsion_inner` and `repulsion_outer`, sums of covalent radii."""
+    kind = mapping.get("repulsion")
+    ends = {name: mapping[f"repulsion_{name}"] for name in ("inner", "outer") if f"repulsion_{name}" in mapping}
+    if kind in _NO_LIMIT:
+        if ends:
+            raise ValueError(
+                f"expected repulsion: zbl beside repulsion_{' and repulsion_'.join(ends)}, found {kind!r}; add it or "
+                "drop them"
+            )
+        return None
+    if kind != "zbl":
+        raise ValueError(f"repulsion: expected zbl or nothing, found {kind!r}; change the config")
+    return RepulsionRange(**{name: float(value) for name, value in ends.items()})
 
 
 def _need(backbone: Mapping[str, Any], key: str) -> Any:

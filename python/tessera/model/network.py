@@ -17,6 +17,7 @@ from tessera.model.embedding import EdgeDegreeEmbedding, SystemEmbedding
 from tessera.model.geometry import EdgeGeometry
 from tessera.model.graph import Graph
 from tessera.model.layers import DegreeLinear, DegreeNorm
+from tessera.model.repulsion import ScreenedRepulsion
 from tessera.model.scores import EdgeTables
 from tessera.model.spline_table import SplineTable
 
@@ -80,6 +81,9 @@ class E2Former(nn.Module):
         self.long_range = LongRange(config, count) if config.cluster else None
         self.final_norm = None if config.cluster else DegreeNorm(config.lmax, config.channels)
         self.head = EnergyHead(config.channels)
+        self.repulsion = (
+            None if config.repulsion is None else ScreenedRepulsion(self.elements, config.repulsion, self.cutoffs[0])
+        )
         energies = config.reference_energies or {}
         table = torch.tensor([energies.get(symbol, 0.0) for symbol in self.elements], dtype=torch.float64)
         self.register_buffer("reference_energies", table)
@@ -89,6 +93,8 @@ class E2Former(nn.Module):
     def forward(self, graph: Graph, kernels: ModuleType = reference) -> Tensor:
         """Return the energies of owned rows, reference energies included, float64 [N], eV; 0 for padding."""
         energy = self.network_energy(graph, kernels).to(torch.float64) + self.reference_energies[graph.element]
+        if self.repulsion is not None:
+            energy = energy + self.repulsion(graph, kernels)
         return energy * graph.weight
 
     def network_energy(self, graph: Graph, kernels: ModuleType = reference) -> Tensor:
@@ -230,5 +236,6 @@ def element_tables(module: nn.Module) -> tuple[str, ...]:
         E2Former: ("reference_energies", "hydrogen"),
         EdgeDegreeEmbedding: ("receiver_table", "sender_table"),
         EdgeTables: ("receiver", "sender"),
+        ScreenedRepulsion: ("nuclear_charge", "inverse_length", "radius"),
     }
     return tables.get(type(module), ())

@@ -37,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def time_steps(run: Run) -> str:
     """Time both steps on the first batch, side by side; returns a table."""
-    packs = run.packs(range(min(run.settings.optimizer.batch_size, len(run.data.training))))
+    packs = run.packs(run.order(0)[0])
     atoms = sum(int(pack.graph.weight.sum()) for pack in packs)
     lines = [f"{atoms} atoms a step, {run.settings.device}, {run.settings.dtype}", "step        first, s   then, s"]
     for name, make in (("eager", eager_step), ("compiled", compiled_step)):

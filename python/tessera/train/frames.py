@@ -2,6 +2,8 @@
 """Labelled structures, read from extended XYZ."""
 
 import dataclasses
+import gzip
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,8 @@ class Frame:
     """[3, 3], eV/Å³, dE/dstrain / volume (ASE's sign: a compressed system has negative diagonal entries)."""
     split: str | None
     """What the split key says."""
+    kind: str | None = None
+    """What the kind key says."""
 
     @property
     def volume(self) -> float:
@@ -73,7 +77,9 @@ def read_frames(files: Sequence[Path], data: DataSettings) -> list[Frame]:
 
 def _read(path: Path) -> Iterator[Atoms]:
     try:
-        yield from iread(str(path), index=":", format="extxyz")
+        # ASE seeks from frame to frame, and each step back in a compressed file starts over.
+        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        yield from iread(io.StringIO(text.decode()), index=":", format="extxyz")
     except TrainError:
         raise
     except Exception as error:  # ASE raises many kinds for malformed text
@@ -103,6 +109,7 @@ def _frame(atoms: Atoms, source: str, data: DataSettings) -> Frame:
             forces=None if forces is None else np.array(forces, dtype=np.float64).reshape(len(atoms), 3),
             stress=None if stress is None else _stress(stress, source) * STRESS_UNITS[data.stress_unit],
             split=None if data.split_key is None else str(atoms.info.get(data.split_key)),
+            kind=None if data.kind_key is None else str(atoms.info.get(data.kind_key)),
         )
     except (TypeError, ValueError) as error:
         if isinstance(error, TrainError):

@@ -2,15 +2,17 @@
 """How far a model is from the labels, and the pictures of that."""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from tessera.model import E2Former
 from tessera.train.edges import FrameEdges
 from tessera.train.frames import GPA, Frame
 from tessera.train.loss import predict
-from tessera.train.packs import PADDING_ROWS, Counts, make_packs
+from tessera.train.packs import Counts, make_packs
 
 KINDS = {
     "energy": ("energy without references", "eV/atom", 1e3, "meV/atom"),
@@ -36,23 +38,91 @@ class Comparison:
         return found
 
 
+def errors_by_kind(model: E2Former, frames: list[Frame], edges: list[FrameEdges]) -> dict[str, dict[str, float]]:
+    """Return root mean square errors of each kind of frame and of all: keys `frames`, `atoms`, and those of KINDS.
+
+    Units are those of :meth:`Comparison.rmse`; kinds of label that no frame has are left out.
+    """
+    table = {}
+    for kind in [*sorted({str(frame.kind) for frame in frames}), "all"]:
+        places = [place for place, frame in enumerate(frames) if kind in ("all", str(frame.kind))]
+        chosen = [frames[place] for place in places]
+        errors = compare(model, chosen, [edges[place] for place in places]).rmse()
+        table[kind] = {"frames": len(chosen), "atoms": sum(len(frame.numbers) for frame in chosen)}
+        table[kind] |= {name: round(error, 4) for name, error in errors.items() if error == error}  # noqa: PLR0124 (NaN)
+    return table
+
+
+EDGES_AT_ONCE = 200_000
+"""Edges of the frames that are evaluated together: many small frames cost a GPU as much time as one large one."""
+
+
 def compare(model: E2Former, frames: list[Frame], edges: list[FrameEdges]) -> Comparison:
-    """Evaluate a model on frames, one after the other."""
-    parts: dict[str, list[np.ndarray]] = {kind: [np.zeros((0, 2))] for kind in KINDS}
-    for frame, own in zip(frames, edges, strict=True):
-        pack = make_packs(model, [frame], [own], Counts.of([frame]))[0].to(model.reference_energies.device)
-        found = predict(model, pack, create_graph=False)
-        references = float(model.reference_energies[pack.graph.element][:-PADDING_ROWS].sum())
-        size = len(frame.numbers)
+    """Evaluate a model on frames; the values stand in the order of the frames."""
+    found: list[dict[str, np.ndarray]] = [{} for _ in frames]
+    for places in _evaluated_together(frames, edges):
+        for place, values in zip(places, _evaluate(model, frames, edges, places), strict=True):
+            found[place] = values
+    empty = np.zeros((0, 2))
+    return Comparison({kind: np.concatenate([empty, *(one[kind] for one in found if kind in one)]) for kind in KINDS})
+
+
+def _evaluated_together(frames: list[Frame], edges: list[FrameEdges]) -> list[list[int]]:
+    """Group places of frames by charge and multiplicity, in chunks of EDGES_AT_ONCE."""
+    groups: list[list[int]] = []
+    size, key = 0, None
+    for place in sorted(range(len(frames)), key=lambda one: (frames[one].charge, frames[one].multiplicity)):
+        own = (frames[place].charge, frames[place].multiplicity)
+        if own != key or size + len(edges[place].receiver) > EDGES_AT_ONCE:
+            groups.append([])
+            size, key = 0, own
+        groups[-1].append(place)
+        size += len(edges[place].receiver)
+    return groups
+
+
+def _evaluate(
+    model: E2Former, frames: list[Frame], edges: list[FrameEdges], places: list[int]
+) -> Iterator[dict[str, np.ndarray]]:
+    """Labels and predictions of each frame, by kind: [count, 2], in the units of KINDS."""
+    chosen = [frames[place] for place in places]
+    (pack,) = make_packs(model, chosen, [edges[place] for place in places], Counts.of(chosen))
+    pack = pack.to(model.reference_energies.device)
+    prediction = predict(model, pack, create_graph=False)
+    table = model.reference_energies[pack.graph.element] * pack.graph.weight
+    references = torch.zeros_like(prediction.energy).index_add(0, pack.labels.frame, table).cpu().numpy()
+    energy, forces, virial = (
+        one.detach().cpu().numpy() for one in (prediction.energy, prediction.forces, prediction.virial)
+    )
+    row = 0
+    for place, frame in enumerate(chosen):
+        size, values = len(frame.numbers), {}
         if frame.energy is not None:
-            pair = np.array([[frame.energy, float(found.energy[0])]])
-            parts["energy"].append((pair - references) / size)
+            values["energy"] = (np.array([[frame.energy, energy[place]]]) - references[place]) / size
         if frame.forces is not None:
-            parts["forces"].append(np.column_stack([frame.forces.ravel(), found.forces[:size].cpu().numpy().ravel()]))
+            values["forces"] = np.column_stack([frame.forces.ravel(), forces[row : row + size].ravel()])
         if frame.stress is not None:
-            stress = found.virial[0].cpu().numpy() / frame.volume
-            parts["stress"].append(np.column_stack([frame.stress.ravel(), stress.ravel()]) / GPA)
-    return Comparison({kind: np.concatenate(values) for kind, values in parts.items()})
+            stress = virial[place] / frame.volume
+            values["stress"] = np.column_stack([frame.stress.ravel(), stress.ravel()]) / GPA
+        row += size
+        yield values
+
+
+def repulsion_energies(model: E2Former, frames: list[Frame], edges: list[FrameEdges]) -> list[float] | None:
+    """Return the model's untrained repulsion in each frame, eV; None for a model without."""
+    if model.repulsion is None:
+        return None
+    energies = [0.0] * len(frames)
+    with torch.no_grad():
+        for places in _evaluated_together(frames, edges):
+            chosen = [frames[place] for place in places]
+            (pack,) = make_packs(model, chosen, [edges[place] for place in places], Counts.of(chosen))
+            pack = pack.to(model.reference_energies.device)
+            own = model.repulsion(pack.graph)
+            totals = torch.zeros_like(pack.labels.energy).index_add(0, pack.labels.frame, own).tolist()
+            for place, total in zip(places, totals, strict=False):  # the last one is the padding's
+                energies[place] = total
+    return energies
 
 
 def draw_parity(path: Path, comparison: Comparison, title: str) -> None:

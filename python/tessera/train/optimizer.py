@@ -13,13 +13,18 @@ from tessera.model import E2Former
 from tessera.train.settings import OptimizerSettings
 
 
-def learning_rate(step: int, num_steps: int, settings: OptimizerSettings) -> float:
-    """Rise linearly over the warm-up, then fall along half a cosine to `final_fraction`; `step` counts from 0."""
+def learning_rate(step: int, progress: float, settings: OptimizerSettings) -> float:
+    """Rise linearly over the warm-up, then fall along half a cosine to `final_fraction`.
+
+    Args:
+        step: updates so far.
+        progress: done part of the run after its warm-up, 0 to 1.
+        settings: of the run.
+    """
     if step < settings.warmup_steps:
         return settings.learning_rate * (step + 1) / settings.warmup_steps
-    progress = min((step - settings.warmup_steps) / max(num_steps - settings.warmup_steps, 1), 1.0)
     low = settings.final_fraction
-    return settings.learning_rate * (low + (1 - low) * 0.5 * (1 + math.cos(math.pi * progress)))
+    return settings.learning_rate * (low + (1 - low) * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
 
 
 class Optimizer:
@@ -47,9 +52,16 @@ class Optimizer:
         groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
         self._adam = torch.optim.AdamW([group for group in groups if group["params"]], lr=settings.learning_rate)
 
-    def update(self, gradients: Sequence[Tensor]) -> tuple[float, float]:
-        """Take one step; returns the learning rate and the gradients' length before clipping."""
-        rate = learning_rate(self.step, self._num_steps, self._settings)
+    def update(self, gradients: Sequence[Tensor], spent: float = 0.0) -> tuple[float, float]:
+        """Take one step; returns the learning rate and the gradients' length before clipping.
+
+        Args:
+            gradients: of the trained parameters.
+            spent: part of the run's time that is over, which leads the schedule where it is ahead of the steps.
+        """
+        warmup = self._settings.warmup_steps
+        steps = (self.step - warmup) / max(self._num_steps - warmup, 1)
+        rate = learning_rate(self.step, max(steps, spent), self._settings)
         for group in self._adam.param_groups:
             group["lr"] = rate
         for parameter, gradient in zip(self._parameters, gradients, strict=True):

@@ -20,6 +20,7 @@ class Ranks:
 
     def __init__(self, device: str) -> None:
         self.rank, self.count = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        self._device = device
         self._joins = self.count > 1 and not dist.is_initialized()
         if device == "cuda":
             if not torch.cuda.is_available():
@@ -36,6 +37,14 @@ class Ranks:
     def share(self, batch: Sequence[int]) -> Sequence[int]:
         """Return this rank's frames of a batch; the last ranks may get none."""
         return batch[self.rank :: self.count]
+
+    def agree(self, value: float) -> float:
+        """Return rank 0's value on every rank, such as the time on its clock."""
+        if self.count == 1:
+            return value
+        shared = torch.tensor([value], dtype=torch.float64, device=self._device)
+        dist.broadcast(shared, 0)
+        return float(shared)
 
     def add_up(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Sum tensors over all ranks, in one message a dtype; every rank calls this with the same shapes."""

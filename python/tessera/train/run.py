@@ -4,7 +4,6 @@
 import csv
 import dataclasses
 import logging
-import math
 import time
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,12 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from tessera.train.dataset import Dataset, batches, read_dataset
+from tessera.train.dataset import Dataset, batches, batches_of_edges, read_dataset
 from tessera.train.errors import TrainError
-from tessera.train.measure import compare, draw_parity
+from tessera.train.measure import compare, draw_parity, repulsion_energies
 from tessera.train.optimizer import Optimizer
 from tessera.train.packs import Counts, Pack, make_packs
+from tessera.train.prefetch import ahead
 from tessera.train.ranks import Ranks
 from tessera.train.references import fit_references
 from tessera.train.settings import TrainSettings
@@ -32,6 +32,8 @@ COLUMNS = ("epoch", "step", "learning_rate", "gradient", "loss", "loss_energy", 
            "energy_rmse_meV_atom", "forces_rmse_meV_A", "stress_rmse_GPa", "seconds")  # fmt: skip
 """Of log.csv. Losses are means over the epoch while weights change; errors are of the averaged weights on the held-out
 frames (empty without)."""
+THREADS = {"cpu": 0, "cuda": 4}
+"""That lay batches out while the device computes; on a CPU they would only take turns with it."""
 _MAY_CHANGE = ("compile", "output", "device")
 """Settings that a resumed run may change: nothing that it computes depends on them but roundings."""
 
@@ -52,18 +54,21 @@ class Run:
 
     def __init__(self, settings: TrainSettings, ranks: Ranks) -> None:
         self.settings, self.ranks, self.epoch = settings, ranks, 0
+        # TF32 and bfloat16 would cost the third digit of forces, and more of their derivatives.
+        torch.set_float32_matmul_precision("highest")
         self.output = settings.path(settings.output)
         self.data: Dataset = read_dataset(settings)
         self.model, self.mapping = start_model(settings, self.data.elements)
+        self.data.find_neighbors(max(self.model.cutoffs), quiet=ranks.rank > 0)
         if settings.references == "fit":
-            energies = fit_references(self.data.training, self.model.elements)
+            known = repulsion_energies(self.model, self.data.training, self.data.training_edges)
+            energies = fit_references(self.data.training, self.model.elements, known)
             table = torch.tensor(list(energies.values()), dtype=torch.float64)
             self.model.reference_energies.copy_(table)
-        self.data.find_neighbors(max(self.model.cutoffs), quiet=ranks.rank > 0)
         self.parameters = freeze(self.model, settings.model.frozen)
-        num_batches = math.ceil(len(self.data.training) / settings.optimizer.batch_size)
-        num_steps = num_batches * settings.optimizer.epochs
+        num_steps = len(self.order(0)) * settings.optimizer.epochs
         self.optimizer = Optimizer(self.model, self.parameters, settings.optimizer, num_steps)
+        self._spent = 0.0  # seconds of training, earlier parts of a resumed run included
         self._step = eager_step(self.model, self.parameters, settings.loss)
         logger.info(
             "%d frames to train on, %d held out; %d parameters, %d of them trained; %s",
@@ -71,8 +76,16 @@ class Run:
             sum(p.numel() for p in self.parameters), ", ".join(self.model.elements),
         )  # fmt: skip
 
+    def order(self, epoch: int) -> list[Any]:
+        """Batches of an epoch, places of training frames."""
+        chosen, seed = self.settings.optimizer, self.settings.seed
+        if chosen.batch_edges == 0:
+            return batches(len(self.data.training), chosen.batch_size, seed, epoch)
+        edges = np.array([len(one.receiver) for one in self.data.training_edges])
+        return batches_of_edges(edges, chosen.batch_edges, seed, epoch)
+
     def packs(self, batch: Any) -> list[Pack]:
-        """Lay this rank's share of a batch out; weights refer to the whole batch."""
+        """Lay this rank's share of a batch out, on the device; weights refer to the whole batch."""
         counts = Counts.of([self.data.training[place] for place in batch])
         own = self.ranks.share(batch)
         frames = [self.data.training[place] for place in own]
@@ -80,11 +93,11 @@ class Run:
         device = self.model.reference_energies.device
         return [pack.to(device) for pack in make_packs(self.model, frames, edges, counts)]
 
-    def gradients(self, batch: Any) -> list[Tensor]:
+    def gradients(self, packs: list[Pack]) -> list[Tensor]:
         """Return the loss terms, float64 [3], and the gradients of a batch, complete on every rank."""
         total = [torch.zeros(3, dtype=torch.float64, device=self.model.reference_energies.device)]
         total += [torch.zeros_like(parameter) for parameter in self.parameters]
-        for pack in self.packs(batch):
+        for pack in packs:
             total = [sum_ + part for sum_, part in zip(total, self._step(pack), strict=True)]
         return self.ranks.add_up(total)
 
@@ -95,7 +108,7 @@ class Run:
             TrainError: the two disagree.
         """
         started = time.perf_counter()
-        packs = self.packs(range(min(self.settings.optimizer.batch_size, len(self.data.training))))
+        packs = self.packs(self.order(0)[0])
         compiled = compiled_step(self.model, self.parameters, self.settings.loss)
         for pack in packs[:1]:
             difference = check_agreement(compiled, self._step, pack, self.model.dtype)
@@ -110,7 +123,7 @@ class Run:
         end = min(last_epoch or self.settings.optimizer.epochs, self.settings.optimizer.epochs)
         if self.settings.compile and self.epoch < end:
             self.compile_step()
-        while self.epoch < end:
+        while self.epoch < end and self._part_of_time() < 1.0:
             row = self._train_epoch()
             self.epoch += 1
             if self.ranks.rank == 0:
@@ -118,22 +131,37 @@ class Run:
         if self.ranks.rank == 0:
             self._draw()
 
+    def _part_of_time(self) -> float:
+        """Part of `optimizer.minutes` that is over, alike on every rank; 0 without a limit."""
+        minutes = self.settings.optimizer.minutes
+        return self.ranks.agree(self._spent) / (60.0 * minutes) if minutes else 0.0
+
     def _train_epoch(self) -> dict[str, float]:
         started, losses, sizes = time.perf_counter(), [], []
+        clock = started
         chosen = self.settings.optimizer
-        order = batches(len(self.data.training), chosen.batch_size, self.settings.seed, self.epoch)
+        order = self.order(self.epoch)
         name = f"epoch {self.epoch + 1}/{chosen.epochs}"
         rate = length = 0.0
-        for batch in tqdm(order, name, unit="step", disable=self.ranks.rank > 0, leave=False):
-            terms, *gradients = self.gradients(batch)
+        laid_out = ahead(self.packs, order, THREADS[self.settings.device])
+        progress = tqdm(laid_out, name, total=len(order), unit="step", disable=self.ranks.rank > 0, leave=False)
+        for batch, packs in zip(order, progress, strict=False):
+            terms, *gradients = self.gradients(packs)
             if not torch.isfinite(terms).all():
                 raise TrainError(
                     f"expected a finite loss, found {terms.tolist()} in step {self.optimizer.step}; lower "
                     "optimizer.learning_rate, or look for atoms on top of each other in the data"
                 )
-            rate, length = self.optimizer.update(gradients)
+            part = self._part_of_time()
+            rate, length = self.optimizer.update(gradients, part)
             losses.append(terms.cpu().numpy())
             sizes.append(len(batch))
+            now = time.perf_counter()
+            self._spent, clock = self._spent + now - clock, now
+            if part >= 1.0:
+                break
+        progress.close()
+        laid_out.close()
         means = np.average(losses, axis=0, weights=sizes)
         loss = self.settings.loss
         return {
@@ -143,6 +171,7 @@ class Run:
         }  # fmt: skip
 
     def _write(self, row: dict[str, float]) -> None:
+        started = time.perf_counter()
         if self.data.validation:
             errors = compare(self.optimizer.averaged, self.data.validation, self.data.validation_edges).rmse()
             row |= {"energy_rmse_meV_atom": errors["energy"], "forces_rmse_meV_A": errors["forces"],
@@ -154,7 +183,9 @@ class Run:
             if is_new:
                 writer.writeheader()
             writer.writerow({key: f"{value:.6g}" for key, value in row.items()})
-        state = {"epoch": self.epoch, "settings": _plain(self.settings), "optimizer": self.optimizer.state()}
+        self._spent += time.perf_counter() - started
+        state = {"epoch": self.epoch, "settings": _plain(self.settings), "optimizer": self.optimizer.state(),
+                 "spent": self._spent}  # fmt: skip
         write_model(self.output, self.optimizer.averaged, self.mapping)
         write_atomically(self.output / "checkpoint.pt", state)
         errors = ", ".join(f"{key} {row[key]:.4g}" for key in COLUMNS[8:11] if key in row)
@@ -179,7 +210,7 @@ class Run:
         if resume:
             if not checkpoint.is_file():
                 raise TrainError(f"--resume: expected {checkpoint}, found none; start without --resume")
-            self._resume(torch.load(checkpoint, map_location=self.settings.device, weights_only=True))
+            self._resume(torch.load(checkpoint, map_location="cpu", weights_only=True))
         elif checkpoint.exists() or (self.output / "log.csv").exists():
             raise TrainError(
                 f"expected a new folder for output, found a run in {self.output}; go on with --resume, or set output"
@@ -193,7 +224,7 @@ class Run:
             listed = "; ".join(f"{key}: {then.get(key)} then, {now.get(key)} now" for key in changed)
             raise TrainError(f"--resume: expected the config of the run, found other values; {listed}; restore them")
         self.optimizer.load(state["optimizer"])
-        self.epoch = int(state["epoch"])
+        self.epoch, self._spent = int(state["epoch"]), float(state["spent"])
         logger.info("going on after epoch %d, step %d", self.epoch, self.optimizer.step)
 
 

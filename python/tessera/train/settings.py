@@ -25,6 +25,8 @@ class DataSettings:
     """Share of `files` that is drawn, by seed, and held out."""
     split_key: str | None = None
     """Frames whose comment line says `<split_key>=val` are held out."""
+    kind_key: str | None = None
+    """Word of the comment line that says what a frame shows, such as `config_type`; for errors by kind."""
     energy_key: str = "energy"
     """eV."""
     forces_key: str = "forces"
@@ -63,6 +65,9 @@ class ModelSettings:
     """`smooth`: energies are C² when a neighbor enters; `exact`: the published normalizer."""
     average_degree: float = 23.01
     """Typical number of neighbors within `embedding_cutoff`."""
+    repulsion: str = "keep"
+    """`zbl`: screened repulsion of nuclei at short distances, which the network then corrects; `none`; or `keep` what
+    `config` or the checkpoint says (none for a new model)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +98,12 @@ class OptimizerSettings:
     epochs: int = 100
     batch_size: int = 8
     """Frames a step, over all ranks."""
+    batch_edges: int = 0
+    """Edges (within the longest cutoff) a step, over all ranks; above 0 it replaces `batch_size`, so that steps of
+    clusters and of large boxes cost alike."""
+    minutes: float = 0.0
+    """End after so many minutes, validation included and reading not, wherever the epochs are; the schedule ends then,
+    too. 0: no limit."""
     learning_rate: float = 2e-3
     """At the end of the warm-up."""
     warmup_steps: int = 100
@@ -141,11 +152,12 @@ _CHOICES = {
     "device": ("cpu", "cuda"),
     "model.softmax": ("smooth", "exact"),
     "model.attention": ("zero-order", "so2-first-order"),
+    "model.repulsion": ("keep", "zbl", "none"),
 }
 _POSITIVE = ("optimizer.epochs", "optimizer.batch_size", "optimizer.learning_rate", "loss.energy_delta",
              "loss.forces_delta", "loss.stress_delta")  # fmt: skip
-_NOT_NEGATIVE = ("loss.energy", "loss.forces", "loss.stress", "optimizer.warmup_steps", "optimizer.weight_decay",
-                 "optimizer.clip", "seed")  # fmt: skip
+_NOT_NEGATIVE = ("loss.energy", "loss.forces", "loss.stress", "optimizer.batch_edges", "optimizer.minutes",
+                 "optimizer.warmup_steps", "optimizer.weight_decay", "optimizer.clip", "seed")  # fmt: skip
 _FRACTIONS = ("data.validation_fraction", "optimizer.ema", "optimizer.final_fraction")
 
 

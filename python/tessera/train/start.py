@@ -31,11 +31,12 @@ def start_model(settings: TrainSettings, found: Sequence[str]) -> tuple[E2Former
     try:
         if chosen.checkpoint is not None:
             path = settings.path(chosen.checkpoint)
-            model = load_checkpoint(path)
-            mapping = _read(path.with_name("config.yaml"))
+            mapping = _with_repulsion(_read(path.with_name("config.yaml")), chosen.repulsion)
+            model = load_checkpoint(path, mapping)
             model = model.select_elements(chosen.elements or [one for one in model.elements if one in found])
         else:
             mapping = public_config(chosen) if chosen.config is None else _read(settings.path(chosen.config))
+            mapping = _with_repulsion(mapping, chosen.repulsion)
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(settings.seed)
                 model = E2Former(ModelConfig.from_yaml(mapping), chosen.elements or mapping.get("elements") or found)
@@ -55,6 +56,14 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise TrainError(f"model: expected a config at {path}, found none; put config.yaml there")
     return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def _with_repulsion(mapping: dict[str, Any], wanted: str) -> dict[str, Any]:
+    """Set or drop the repulsion of a config; its range stays where the config has one."""
+    if wanted == "keep" or (wanted == "zbl" and mapping.get("repulsion") == "zbl"):
+        return mapping
+    bare = {key: value for key, value in mapping.items() if not key.startswith("repulsion")}
+    return bare | ({"repulsion": "zbl"} if wanted == "zbl" else {})
 
 
 def public_config(chosen: ModelSettings) -> dict[str, Any]:

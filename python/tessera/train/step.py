@@ -3,14 +3,16 @@
 
 torch.compile does not differentiate twice. So the whole step, forces by a first backward pass and gradients of the
 loss by a second one, is recorded with `make_fx` as one graph of plain operations, in which nothing is left to
-differentiate, and that graph is compiled.
+differentiate. That graph goes to Inductor as it is: torch.compile would first interpret its thousands of nodes again.
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch._inductor import standalone_compile
+from torch.func import functional_call
 from torch.fx.experimental import _config as shape_config
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -37,29 +39,50 @@ def eager_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings
 
 
 def compiled_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings) -> Step:
-    """Return the compiled step; the compiler runs in its first call. It reads the parameters where they are.
+    """Return the compiled step, which reads the trained parameters where they are; the compiler runs now.
 
     Extents are free: batches of other sizes do not compile again.
     """
     module = trace_step(model, parameters, loss)
-    compiled = torch.compile(module, dynamic=True)
+    with torch.no_grad(), shape_config.patch(use_duck_shape=False):
+        compiled = standalone_compile(module, [*parameters, *example_pack(model).flat()], dynamic_shapes="from_graph")
 
     def step(pack: Pack) -> tuple[Tensor, ...]:
-        # Equal extents of a batch are chance: they must not become one symbol.
-        with torch.no_grad(), shape_config.patch(use_duck_shape=False):
-            return compiled(*pack.flat())
+        with torch.no_grad():
+            return tuple(compiled(*parameters, *pack.flat()))
 
     return step
 
 
+class _Loss(nn.Module):
+    """Makes the parameters of a model arguments, by `torch.func.functional_call`."""
+
+    def __init__(self, model: E2Former, loss: LossSettings) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, parameters: Sequence[Tensor], pack: Pack) -> tuple[Tensor, ...]:
+        """See :func:`tessera.train.loss.loss_and_gradients`."""
+        return loss_and_gradients(self.model, parameters, pack, self.loss)
+
+
 def trace_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings) -> torch.fx.GraphModule:
-    """Record the step, both backward passes included, as a graph over the tensors of a pack."""
+    """Record the step, both backward passes included, as a graph over the trained parameters, then a pack's tensors.
+
+    Equal extents of the example are chance, so each has a symbol of its own. Frozen parameters are constants.
+    """
+    names = {id(values): f"model.{name}" for name, values in model.named_parameters()}
 
     def step(*tensors: Tensor) -> tuple[Tensor, ...]:
-        return loss_and_gradients(model, parameters, Pack.unflat(tensors), loss)
+        trained = [one.detach().requires_grad_() for one in tensors[: len(parameters)]]
+        replaced = {names[id(own)]: one for own, one in zip(parameters, trained, strict=True)}
+        pack = Pack.unflat(tensors[len(parameters) :])
+        return functional_call(_Loss(model, loss), replaced, (trained, pack))
 
+    values = [one.detach() for one in parameters]
     with shape_config.patch(use_duck_shape=False):
-        return make_fx(step, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*example_pack(model).flat())
+        recorded = make_fx(step, tracing_mode="symbolic", _allow_non_fake_inputs=True)
+        return recorded(*values, *example_pack(model).flat())
 
 
 def example_pack(model: E2Former) -> Pack:

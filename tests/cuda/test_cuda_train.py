@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""Training on a GPU: the same numbers as on the CPU, files that either place goes on from, the compiled step."""
+
+import csv
+
+import pytest
+import torch
+from train_inputs import config, labelled_frames
+
+from tessera.checkpoint import load_checkpoint
+from tessera.train.ranks import Ranks
+from tessera.train.run import Run
+from tessera.train.settings import read_settings
+from tessera.train.step import check_agreement, compiled_step, eager_step
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch sees")
+
+#: Relative; float64 sums with atomics in another order (1e-15), which Adam's first steps amplify.
+SAME = 1e-6
+OPTIMIZER = {"epochs": 2, "batch_edges": 40}
+
+
+def start(path, device):
+    return Run(read_settings(path), Ranks(device))
+
+
+def trained(path, device, *, resume=False, until=None):
+    run = start(path, device)
+    run.prepare_output(resume=resume)
+    run.train(until)
+    return run
+
+
+def weights(run):
+    return torch.cat([values.detach().cpu().flatten() for values in run.optimizer.averaged.parameters()])
+
+
+def test_a_gpu_trains_as_the_cpu_does_and_either_goes_on_from_the_others_checkpoint(tmp_path):
+    frames = labelled_frames(6)
+    found = {}
+    for name, first, second in (("cpu", "cpu", "cpu"), ("gpu", "cuda", "cuda"), ("moved", "cuda", "cpu"),
+                                ("back", "cpu", "cuda")):  # fmt: skip
+        for device in (first, second):
+            path = config(tmp_path / name, frames, optimizer=OPTIMIZER, model={"repulsion": "zbl"}, device=device,
+                          data={"validation_fraction": 0.3})  # fmt: skip
+            is_second = (tmp_path / name / "run" / "checkpoint.pt").exists()
+            run = trained(path, device, resume=is_second, until=None if is_second else 1)
+        found[name] = weights(run)
+        with (tmp_path / name / "run" / "log.csv").open(encoding="utf-8") as file:
+            assert len(list(csv.DictReader(file))) == 2
+        assert load_checkpoint(tmp_path / name / "run" / "model.pt").reference_energies.device.type == "cpu"
+    for name, values in found.items():
+        assert float((values - found["cpu"]).abs().max()) < SAME * float(found["cpu"].abs().max()), name
+
+
+def test_the_compiled_step_equals_the_eager_one(tmp_path):
+    run = start(config(tmp_path, labelled_frames(6), optimizer=OPTIMIZER, device="cuda"), "cuda")
+    eager, compiled = (make(run.model, run.parameters, run.settings.loss) for make in (eager_step, compiled_step))
+    for batch in run.order(0):
+        for pack in run.packs(batch):
+            check_agreement(compiled, eager, pack, torch.float64)

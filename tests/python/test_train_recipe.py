@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""The recipe of the demo model runs from one command, here for a few steps on the CPU."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from ase.io import write
+from train_inputs import labelled_frames
+
+from oracle_data import ROOT
+from tessera.checkpoint import load_checkpoint
+
+RECIPE = ROOT / "examples" / "models" / "recipe"
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")}
+
+
+def run(*arguments):
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Six frames of two kinds, two of them held out; labels of springs, which no bundled model knows."""
+    folder = tmp_path_factory.mktemp("recipe")
+    frames = labelled_frames(6)
+    for place, atoms in enumerate(frames):
+        atoms.info |= {"config_type": "box" if atoms.pbc.any() else "cluster", "split": "val" if place < 2 else "train"}
+    write(folder / "frames.extxyz", frames, format="extxyz")
+    done = run(
+        RECIPE / "train.py", folder / "frames.extxyz", "--output", folder / "demo", "--device", "cpu", "--epochs", 3
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_both_stages_leave_a_model_with_a_smooth_normalizer_and_a_repulsion(folder):
+    for stage in ("stage1", "stage2"):
+        model = load_checkpoint(folder / "demo" / stage / "model.pt")
+        assert model.config.softmax == "smooth"
+        assert model.config.repulsion is not None
+        assert model.elements == ("H", "O")
+        assert len((folder / "demo" / stage / "log.csv").read_text().splitlines()) == 4
+    start = load_checkpoint(folder / "demo" / "start" / "model.pt")
+    assert start.config.softmax == "smooth"
+
+
+def test_errors_are_measured_by_kind_for_the_start_and_each_stage(folder):
+    metrics = json.loads((folder / "demo" / "metrics.json").read_text())
+    assert list(metrics) == ["start", "stage1", "stage2"]
+    for errors in metrics.values():
+        assert list(errors) == ["box", "cluster", "all"]
+        assert errors["all"]["frames"] == 2
+        assert {"forces", "energy", "stress"} <= set(errors["box"])
+        assert "stress" not in errors["cluster"]
+    assert metrics["stage2"]["all"]["forces"] < metrics["start"]["all"]["forces"]
+
+
+def test_the_measurement_alone_gives_the_same_numbers(folder):
+    done = run(RECIPE / "measure.py", folder / "demo" / "stage2" / "model.pt", "--frames", folder / "frames.extxyz",
+               "--output", folder / "again.json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads((folder / "again.json").read_text()).values()
+    assert found == json.loads((folder / "demo" / "metrics.json").read_text())["stage2"]
+    assert f"{found['all']['forces']:.1f}" in done.stdout
+
+
+def test_a_folder_in_the_way_is_refused(folder):
+    done = run(RECIPE / "train.py", folder / "frames.extxyz", "--output", folder / "demo", "--device", "cpu")
+    assert done.returncode == 2
+    assert "expected a new folder for --output, found" in done.stderr
+
+
+@pytest.mark.parametrize("stage", ["stage1", "stage2"])
+def test_the_stages_ask_for_a_clock_and_exact_products(stage):
+    config = yaml.safe_load((RECIPE / f"{stage}.yaml").read_text())
+    assert 0 < config["optimizer"]["minutes"] < 6
+    assert config["dtype"] == "float32"
