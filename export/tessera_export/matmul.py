@@ -12,8 +12,9 @@ from torch.utils._pytree import tree_map
 
 from tessera_export.errors import ExportError
 
-#: What torch calls each setting of `--matmul`. "high" lets cuBLAS round the factors to TF32 (10 bits of mantissa).
-TORCH_PRECISION = {"highest": "highest", "tf32": "high"}
+#: What torch calls each setting of `--matmul`. "high" lets cuBLAS round the factors to TF32 (10 bits of mantissa). With
+#: "tf32x3" the maps by degree are kernels of their own, of three TF32 products each; what is left to cuBLAS is exact.
+TORCH_PRECISION = {"highest": "highest", "tf32": "high", "tf32x3": "highest"}
 
 
 @contextmanager
@@ -63,12 +64,13 @@ def check_matmul(matmul: str, device: str, dtype: str) -> None:
     Raises:
         ExportError: names the device or the dtype.
     """
-    if matmul != "tf32":
+    if matmul == "highest":
         return
     if device != "cuda":
         raise ExportError(
-            f"--matmul tf32: expected --device cuda, whose tensor cores have that format, found {device}; leave it out"
+            f"--matmul {matmul}: expected --device cuda, whose tensor cores have that format, found {device}; "
+            "leave it out"
         )
     if dtype != "float32":
-        raise ExportError(f"--matmul tf32: expected --dtype float32, found {dtype}, whose products stay exact; "
+        raise ExportError(f"--matmul {matmul}: expected --dtype float32, found {dtype}, whose products stay exact; "
                           "leave one of them out")  # fmt: skip

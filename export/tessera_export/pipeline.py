@@ -53,7 +53,7 @@ class ExportOptions:
     Attributes:
         dtype: of the network, "float32" or "float64"; edge vectors and energies are always float64.
         device: "cpu" or "cuda"; the latter is compiled for and verified on this machine's GPU.
-        matmul: precision of float32 matrix products, "highest", or "tf32" on a GPU.
+        matmul: precision of float32 matrix products, "highest", or "tf32" or "tf32x3" on a GPU.
         is_native: compile for this machine's instruction set; other machines may refuse the artifact.
         sm: compute capability that the GPU must have, "90"; None takes that of the present one.
         recompute: MiB an atom of water that a run may need; None recomputes nothing.
@@ -106,6 +106,9 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
             model = tables.model
         traced = copy.deepcopy(model).to(options.device)
         traced.set_fused(is_fused=options.is_fused)
+        if options.matmul == "tf32x3":
+            import_triton("tessera.ops.triton_linear", "--matmul tf32x3")
+            traced.set_products("tf32x3")
         with progress.phase("trace"):
             choice = choose(traced, operations(options), options.recompute)
             progress.note(f"{len(choice.module.graph.nodes)} nodes")
@@ -178,12 +181,21 @@ def operations(options: ExportOptions) -> ModuleType:
     """
     if options.device != "cuda" or not options.is_fused:
         return tessera.ops
+    return import_triton("tessera.ops.gpu", "--kernels fused")
+
+
+def import_triton(name: str, option: str) -> ModuleType:
+    """Import a module of Triton kernels that `option` needs.
+
+    Raises:
+        ExportError: Triton is missing.
+    """
     try:
-        return importlib.import_module("tessera.ops.gpu")
+        return importlib.import_module(name)
     except ImportError as error:
         raise ExportError(
-            f"--kernels fused: expected Triton, which the fused kernels of a GPU are written in, found none that loads "
-            f"({error}); install the triton of this torch, or give --kernels plain"
+            f"{option}: expected Triton, which these kernels of a GPU are written in, found none that loads ({error}); "
+            "install the triton of this torch, or leave the option out"
         ) from error
 
 

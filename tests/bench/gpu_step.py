@@ -2,10 +2,11 @@
 """Measure one step of a model of the paper's size on a GPU: water of several sizes, float32, random weights.
 
     python tests/bench/gpu_step.py --results FOLDER [--commit NAME] [--graph on,off] [--lammps] [--lists] [--profile]
-        [--models "highest=222,224;tf32=222;tf32:2=446"]
+        [--models "highest=222,224;tables-tf32=222;tf32:2=446"]
 
-Writes FOLDER/gpu.md. A model is a kind of product and, after a colon, a recompute budget in MiB an atom; sizes are
-replications of the box of 216 waters; times are medians over steps, in ms.
+Writes FOLDER/gpu.md. A model is a kind of product, before it "fused-" or "tables-" (without: plain kernels), and after
+a colon a recompute budget in MiB an atom; sizes are replications of the box of 216 waters; times are medians over
+steps, in ms.
 """
 
 import argparse
@@ -53,10 +54,13 @@ def paper_model() -> E2Former:
 
 
 def export(folder: Path, model: str) -> Path:
-    """Export "highest", "tf32", or either with a recompute budget in MiB an atom: "tf32:2"."""
+    """Export "highest" or "tf32", with "fused-" or "tables-" before it, and ":2" (MiB an atom, a budget) behind it."""
     path = folder / f"paper-{model.replace(':', '-')}.pt2"
-    matmul, _, budget = model.partition(":")
-    options = ExportOptions("float32", "cuda", matmul=matmul, recompute=float(budget) if budget else None)
+    name, _, budget = model.partition(":")
+    kind, _, matmul = name.rpartition("-")
+    kernels = {"": ("plain", "exact"), "fused": ("fused", "exact"), "tables": ("fused", "table")}[kind]
+    options = ExportOptions("float32", "cuda", matmul=matmul, recompute=float(budget) if budget else None,
+                            kernels=kernels[0], radial=kernels[1])  # fmt: skip
     start = time.perf_counter()
     export_model(paper_model(), path, options, Progress(is_quiet=True))
     print(f"exported {model} in {time.perf_counter() - start:.0f} s", flush=True)
@@ -194,7 +198,7 @@ def measure_row(path: Path, matmul: str, graph: str, shape: tuple, folder: Path,
     except RuntimeError as error:
         torch.cuda.empty_cache()
         return f"| {648 * np.prod(shape)} | | {matmul} | {graph} | {str(error)[:400]} |"
-    if options.profile and graph == "off" and matmul == "highest":
+    if options.profile and graph == "off":
         print(profile(run), flush=True)
     count = len(run.atoms)
     del run

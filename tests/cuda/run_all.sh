@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Builds Tessera with CUDA, tests it on the GPU of this machine and measures: prints the tables last.
 #
-#   tests/cuda/run_all.sh [build|cpp|test|sanitize|bench|nve|ranks ...]      default: all seven
+#   tests/cuda/run_all.sh [build|cpp|test|sanitize|kernels|bench|nve|ranks ...]      default: all eight
 #
 # GTEST_SOURCE   sources of GoogleTest (optional: without them no C++ tests)
 # PYTHON         python with torch for CUDA, pybind11, pytest, ase (default python3)
@@ -13,7 +13,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python3}
 prefix=${TESSERA_PREFIX:-}
 results=${RESULTS:-$root/tests/bench/results}
-stages=${*:-build cpp test sanitize bench nve ranks}
+stages=${*:-build cpp test sanitize kernels bench nve ranks}
 mkdir -p "$results"
 export PYTHONPATH=$root/python:$root/export:$root/tests:$root/tests/python:$root/tests/lammps:$root/tests/bench${PYTHONPATH:+:$PYTHONPATH}
 failures=""
@@ -93,6 +93,11 @@ print(export(Request("tiny", "float32", (), "cuda")))') || return 1
   return $code
 }
 
+kernels() {  # fused kernels alone, each against its prediction in tests/bench/results/kernels.md
+  # shellcheck disable=SC2086
+  "$python" "$root/tests/bench/gpu_kernels.py" --results "$results" --commit "${COMMIT:-unknown}" ${KERNELS_ARGS:---sweep}
+}
+
 bench() {
   # shellcheck disable=SC2086
   "$python" "$root/tests/bench/gpu_step.py" --results "$results" --commit "${COMMIT:-unknown}" ${BENCH_ARGS:---lammps --lists}
@@ -114,10 +119,11 @@ for name in $stages; do
     cpp) stage cpp cpp ;;
     test) stage test tests ;;
     sanitize) stage sanitize sanitize ;;
+    kernels) stage kernels kernels ;;
     bench) stage bench bench ;;
     nve) stage nve nve ;;
     ranks) stage ranks ranks ;;
-    *) echo "expected build, cpp, test, sanitize, bench, nve or ranks, found $name"; exit 2 ;;
+    *) echo "expected build, cpp, test, sanitize, kernels, bench, nve or ranks, found $name"; exit 2 ;;
   esac
 done
 [ -z "$failures" ] || { echo "FAILED:$failures"; exit 1; }

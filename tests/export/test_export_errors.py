@@ -118,6 +118,7 @@ def test_an_export_for_a_gpu_needs_one(capsys, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
+        (["--matmul", "tf32x3"], "--matmul tf32x3: expected --device cuda, whose tensor cores have that format"),
         (["--matmul", "tf32"], "--matmul tf32: expected --device cuda, whose tensor cores have that format, found cpu"),
         (["--sm", "90"], "--sm 90: expected --device cuda, found cpu"),
         (["--recompute", "0"], "--recompute 0: expected a positive number of MiB an atom"),

@@ -105,12 +105,13 @@ def test_memory_is_predicted_from_counts(tmp_path):
         memory.predict(7, [2], [5, 6])
 
 
-def test_tf32_is_accepted_for_a_gpu_alone(tmp_path):
+@pytest.mark.parametrize("matmul", ["tf32", "tf32x3"])
+def test_tf32_is_accepted_for_a_gpu_alone(tmp_path, matmul):
     """Where no GPU is, the refusal is that of the device, not of the products."""
-    changes = {"device": "cuda", "device_capability": "9.0", "matmul": "tf32"}
+    changes = {"device": "cuda", "device_capability": "9.0", "matmul": matmul}
     path = write(tmp_path / "model.pt2", PASSPORT | changes)
     if _C.num_gpus() > 0:
-        assert _C.read_passport(path).matmul == "tf32"
+        assert _C.read_passport(path).matmul == matmul
     else:
         assert "matmul" not in refusal(path)
 
@@ -127,8 +128,9 @@ def test_tf32_is_accepted_for_a_gpu_alone(tmp_path):
         ({"cutoffs": [5.0, 3.0]}, "expected positive, ascending cutoffs"),
         ({"charge_range": [1]}, 'expected [lowest, highest] in passport key "charge_range", found 1 values'),
         ({"dtype": "bfloat16"}, 'expected dtype "float32" or "float64", found "bfloat16"'),
-        ({"matmul": "bf16"}, 'expected matmul "highest" or "tf32", found "bf16"'),
+        ({"matmul": "bf16"}, 'expected matmul "highest", "tf32" or "tf32x3", found "bf16"'),
         ({"matmul": "tf32"}, 'expected matmul "highest" for device "cpu", found "tf32"'),
+        ({"matmul": "tf32x3"}, 'expected matmul "highest" for device "cpu", found "tf32x3"'),
         ({"recompute": 2}, 'expected an array in passport key "recompute", found number'),
         ({"memory": 12}, 'expected the passport key "memory" to be a JSON object, found number'),
         (with_memory(bytes="1"), 'expected a number in passport key "memory.bytes", found string'),

@@ -269,13 +269,14 @@ void check(const std::string& path, const Passport& passport)
     refuse(path, "expected dtype \"float32\" or \"float64\", found \"{}\"; re-export with {} --dtype float32",
            passport.dtype, kExport);
   }
-  if (passport.matmul != "highest" && passport.matmul != "tf32") {
-    refuse(path, "expected matmul \"highest\" or \"tf32\", found \"{}\"; re-export with {} --matmul highest",
+  if (passport.matmul != "highest" && passport.matmul != "tf32" && passport.matmul != "tf32x3") {
+    refuse(path,
+           "expected matmul \"highest\", \"tf32\" or \"tf32x3\", found \"{}\"; re-export with {} --matmul highest",
            passport.matmul, kExport);
   }
-  if (passport.matmul == "tf32" && passport.device != "cuda") {
-    refuse(path, "expected matmul \"highest\" for device \"{}\", found \"tf32\"; re-export with {} --matmul highest",
-           passport.device, kExport);
+  if (passport.matmul != "highest" && passport.device != "cuda") {
+    refuse(path, "expected matmul \"highest\" for device \"{}\", found \"{}\"; re-export with {} --matmul highest",
+           passport.device, passport.matmul, kExport);
   }
   const auto& cutoffs = passport.cutoffs;
   if (cutoffs.empty() || cutoffs.front() <= 0 || !std::is_sorted(cutoffs.begin(), cutoffs.end())) {

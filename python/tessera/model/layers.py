@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Layers on features of harmonic degrees; N atoms, R = (lmax+1)^2 rows, C channels."""
 
+import importlib
 import math
 
 import torch
@@ -23,17 +24,41 @@ def uniform_parameter(*shape: int, fan_in: int) -> nn.Parameter:
 
 
 class DegreeLinear(nn.Module):
-    """Linear map with one weight a degree and a bias on the scalar row (E2Former V2 specification, SO3Linear)."""
+    """Linear map with one weight a degree and a bias on the scalar row (E2Former V2 specification, SO3Linear).
+
+    Attributes:
+        products: see :func:`map_by_degree`.
+    """
 
     def __init__(self, lmax: int, inputs: int, outputs: int, *, bias: bool = True) -> None:
         super().__init__()
+        self.products: str | None = None
         self.weight = uniform_parameter(lmax + 1, outputs, inputs, fan_in=inputs)
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
         self.register_buffer("degree", torch.tensor(degree_of_row(lmax)), persistent=False)
 
     def forward(self, features: Tensor) -> Tensor:
         """[N, R, inputs] -> [N, R, outputs]."""
-        return degree_linear(features, self.weight[self.degree], self.bias)
+        return map_by_degree(features, self.weight, self.degree, self.bias, self.products)
+
+
+def map_by_degree(
+    features: Tensor, weight: Tensor, degree: Tensor, bias: Tensor | None, products: str | None
+) -> Tensor:
+    """Apply one weight a degree and a bias on row 0: [N, R, inputs] -> [N, R, outputs].
+
+    Args:
+        features: [N, R, inputs].
+        weight: [L+1, outputs, inputs].
+        degree: degree of each row, int64 [R].
+        bias: [outputs] or None.
+        products: None: one batched product over rows, as precise as the process is set. Else how the Triton kernel for
+            GPUs multiplies (:mod:`tessera.ops.triton_linear`).
+    """
+    if products is None:
+        return degree_linear(features, weight[degree], bias)
+    # Triton is for GPUs alone, and this is the one door to its linear maps.
+    return importlib.import_module("tessera.ops.triton_linear").degree_linear(features, weight, bias, products)
 
 
 def degree_linear(features: Tensor, row_weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -84,6 +109,7 @@ class ScalarProjection(nn.Module):
     def __init__(self, lmax: int, channels: int, hidden: int, num_heads: int, head_scalars: int) -> None:
         super().__init__()
         self.lmax, self.planes = lmax, (head_scalars, num_heads)
+        self.products: str | None = None
         self.weight = uniform_parameter(lmax + 1, hidden, channels, fan_in=channels)
         self.partner_weight = uniform_parameter(lmax + 1, hidden, channels, fan_in=channels)
         self.bias = nn.Parameter(torch.zeros(hidden))
@@ -94,9 +120,9 @@ class ScalarProjection(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """[N, R, channels] -> [N, D, H]."""
-        both = torch.cat([self.weight, self.partner_weight], dim=1)[self.degree]
+        both = torch.cat([self.weight, self.partner_weight], dim=1)
         bias = nn.functional.pad(self.bias, (0, self.bias.shape[0]))
-        first, second = degree_linear(features, both, bias).chunk(2, dim=-1)
+        first, second = map_by_degree(features, both, self.degree, bias, self.products).chunk(2, dim=-1)
         products = sum_by_degree(first * second, self.lmax).flatten(1)
         hidden = nn.functional.silu(self.norm(self.mix(products)))
         weight = _by_plane(self.out.weight, self.planes)

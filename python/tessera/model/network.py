@@ -16,7 +16,7 @@ from tessera.model.elements import check_symbols
 from tessera.model.embedding import EdgeDegreeEmbedding, SystemEmbedding
 from tessera.model.geometry import EdgeGeometry
 from tessera.model.graph import Graph
-from tessera.model.layers import DegreeLinear, DegreeNorm
+from tessera.model.layers import DegreeLinear, DegreeNorm, ScalarProjection
 from tessera.model.repulsion import ScreenedRepulsion
 from tessera.model.scores import EdgeTables
 from tessera.model.spline_table import SplineTable
@@ -188,6 +188,12 @@ class E2Former(nn.Module):
         for part in self.parts.values():
             if isinstance(part, Attention):
                 part.is_fused = is_fused and part.can_be_fused
+
+    def set_products(self, products: str | None) -> None:
+        """Choose the products of maps by degree: None, or "ieee", "tf32", "tf32x3" of Triton on a GPU."""
+        for module in self.modules():
+            if isinstance(module, (DegreeLinear, ScalarProjection)):
+                module.products = products
 
     def select_elements(self, elements: Sequence[str]) -> "E2Former":
         """Return a copy that knows only `elements`, in this order.
