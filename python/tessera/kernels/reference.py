@@ -86,7 +86,7 @@ def edge_attention(
         [N, A, V, H]; 0 for a row without active edges.
     """
     num_scalars = query.shape[1]
-    key, value = payload[:, :num_scalars], payload[:, num_scalars:]
+    key, value = payload.split((num_scalars, payload.shape[1] - num_scalars), dim=1)
     score = gates[:, 0] * (query[edges.receiver] * key[edges.sender]).sum(1)
     largest = segment_max(score, active, edges)
     shift = largest.detach().clamp(min=0.0) if is_smooth else largest.detach()

@@ -120,8 +120,8 @@ class Attention(nn.Module):
                 query, planes, gates, stage.envelope, factor, stage.active, stage.edges, is_smooth
             )
             return self.message(self._by_row(fused))
-        key = planes[:, : self.head_scalars].transpose(1, 2)
-        value = planes[:, self.head_scalars :].reshape(planes.shape[0], -1, self.channels)
+        key, value = planes.split((self.head_scalars, planes.shape[1] - self.head_scalars), dim=1)
+        key, value = key.transpose(1, 2), value.reshape(planes.shape[0], -1, self.channels)
         score = score_gate * kernels.edge_dot(query.transpose(1, 2), key, stage.edges)
         weight, normalizer = self.weights(score, output_gate, stage, kernels)
         by_moment = weight[:, None] * self.message.factor(stage)[:, :, None]
