@@ -239,7 +239,7 @@ def draw(rows: list[Row], path: Path, title: str) -> None:
         axis.set_xticks([place + 0.4 - width / 2 for place in range(len(sizes))], [f"{size} atoms" for size in sizes])
         axis.set_ylabel(label)
         axis.set_yscale("log")
-    axes[0].legend(fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     figure.suptitle(title)
     figure.savefig(path, dpi=110)
 
