@@ -12,6 +12,9 @@ from water_systems import write_data
 from many_ranks import water_216
 
 SECONDS_TO_END = 10
+#: With nothing left at all, torch cannot put its own refusal into words (seen in one run of thirty on a busy machine):
+#: the run still ends at once, but without a reason.
+ATTEMPTS = 3
 MASSES = {"H": 1.008, "C": 12.011, "O": 15.999}
 
 #: Leaves rank 1 of the run in this folder the address space that it has used so far, and 16 MiB.
@@ -65,12 +68,20 @@ def test_a_rank_without_memory_ends_the_run_within_ten_seconds(tmp_path, artifac
     model = artifact(changes.pop("name"), "float32" if case == "search" else "float64")
     write_data(tmp_path / "box.data", water_216(), ["H", "C", "O"], masses=MASSES)
     (tmp_path / "limit.py").write_text(LIMIT)
-    done = run(SCRIPT.format(model=model, python=sys.executable, **changes), tmp_path, ranks=2)
-    seconds = time.time() - (tmp_path / "dense").stat().st_mtime
+    reasons = [reason_of_the_end(tmp_path, SCRIPT.format(model=model, python=sys.executable, **changes))]
+    while reasons[-1] is None and len(reasons) < ATTEMPTS:
+        reasons.append(reason_of_the_end(tmp_path, SCRIPT.format(model=model, python=sys.executable, **changes)))
+    assert reasons[-1], f"no reason in {len(reasons)} runs"
+    assert re.search(REASONS[case], reasons[-1]), reasons[-1]
+
+
+def reason_of_the_end(folder, script):
+    """Run, see that the run ends in time and with an error, and give the reason that it states."""
+    done = run(script, folder, ranks=2)
+    seconds = time.time() - (folder / "dense").stat().st_mtime
     assert "rank 1 is limited" in done.text
     assert "the same step fits the limit" in done.text
     assert done.code != 0
-    reason = re.search(r"ERROR on proc 1: pair_style tessera: (.*)", done.text)
-    assert reason, done.text[-3000:]
-    assert re.search(REASONS[case], reason[1]), reason[1]
     assert seconds < SECONDS_TO_END
+    reason = re.search(r"ERROR on proc 1: pair_style tessera: (.*)", done.text)
+    return reason[1] if reason else None
