@@ -12,8 +12,8 @@ from water_systems import write_data
 from many_ranks import water_216
 
 SECONDS_TO_END = 10
-#: With nothing left at all, torch cannot put its own refusal into words (seen in one run of thirty on a busy machine):
-#: the run still ends at once, but without a reason.
+#: With nothing left at all, the words of the refusal can be missing (one run of about thirty on a busy machine, cut off
+#: inside the message of torch): the run still ends at once with an error code, which every attempt checks.
 ATTEMPTS = 3
 MASSES = {"H": 1.008, "C": 12.011, "O": 15.999}
 
