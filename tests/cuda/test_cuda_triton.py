@@ -77,6 +77,7 @@ def test_a_tile_of_rows_gives_the_bits_of_single_rows(kind, monkeypatch):
     outcomes = []
     for size in (1, 2, 4):
         monkeypatch.setattr(triton_attention_ops, "LARGEST_TILE", size)
+        monkeypatch.setattr(triton_attention_ops, "LARGEST_STATE", 186)
         outcomes.append(
             attention_outcome(triton_edges, edges, kind, inputs, is_smooth=False, dtype=torch.float32, device=GPU)
         )

@@ -32,25 +32,28 @@ class Launch(NamedTuple):
 LARGEST_BLOCK = 32
 """Heads of a program, one a lane: a warp, so that sums over heads need no barrier and a plane of a row is a cache line.
 The slices of all rows that are in use at a time, and of tables, are small enough for the caches."""
-LARGEST_TILE = 4
+LARGEST_TILE = 2
 """Rows of a tile: neighbors on the curve share most of their edges' other ends, but not all."""
-LARGEST_STATE = 186
-"""Float32 numbers a lane that a program may keep; with some 65 for addresses and the like, kernels take up to 250
-registers (`tests/bench/results/kernels.md`), and none spills."""
+LARGEST_STATE = 104
+"""Float32 numbers of one head that a program may keep. All kernels wait for the second cache; larger tiles read less
+from it, but need registers for which fewer programs run at a time (measured: `tests/bench/results/kernels.md`)."""
 
 
-def choose_launch(numbers_of_row: int, numbers_shared: int, num_heads: int, dtype: torch.dtype) -> Launch:
+def choose_launch(
+    numbers_of_row: int, numbers_shared: int, num_heads: int, dtype: torch.dtype, heads_of_lane: int = 1
+) -> Launch:
     """Return how a kernel runs: constants, so that no artifact depends on a tuning run.
 
     Args:
-        numbers_of_row: what a lane keeps of each row of the tile.
-        numbers_shared: what it keeps of the row that a step reads.
+        numbers_of_row: what is kept of each row of the tile and each head.
+        numbers_shared: what is kept of the row that a step reads.
         num_heads: H.
         dtype: float32, or float64, which takes two registers a number.
+        heads_of_lane: how many heads each lane of the one warp serves.
     """
     room = LARGEST_STATE * 4 // dtype.itemsize
     tile = max(1, min(LARGEST_TILE, (room - numbers_shared) // numbers_of_row))
-    block = min(LARGEST_BLOCK, 1 << (num_heads - 1).bit_length())
+    block = min(LARGEST_BLOCK * heads_of_lane, 1 << (num_heads - 1).bit_length())
     return Launch(tile, block, -(-num_heads // block))
 
 
@@ -60,8 +63,13 @@ def forward_launch(scalars: int, planes: int, moments: int, num_heads: int, dtyp
 
 
 def receivers_launch(scalars: int, planes: int, moments: int, num_heads: int, dtype: torch.dtype) -> Launch:
-    """Rows keep queries, their gradients, the incoming gradient and four terms; a step reads keys and values."""
-    return choose_launch(2 * scalars + moments * planes + 4, scalars + planes, num_heads, dtype)
+    """Rows keep queries, their gradients, the incoming gradient and four terms; a step reads keys and values.
+
+    Two heads a lane halve what is written of each edge: sums over the heads of a block.
+    """
+    numbers = 2 * scalars + moments * planes + 4
+    heads_of_lane = 2 if dtype == torch.float32 and moments == 1 else 1
+    return choose_launch(numbers, scalars + planes, num_heads, dtype, heads_of_lane)
 
 
 def senders_launch(scalars: int, planes: int, moments: int, num_heads: int, dtype: torch.dtype) -> Launch:
@@ -100,7 +108,7 @@ def _forward(
         query, payload, gates, sender if row is None else row, envelope if fraction is None else fraction, envelope,
         factor, active, sender, receiver_range, message, statistics, num_rows,
         HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
-        num_warps=max(1, launch.block // 32),
+        num_warps=1,
     )  # fmt: skip
     return message, statistics
 
@@ -122,7 +130,7 @@ def _backward_receivers(
         envelope if fraction is None else fraction, envelope, factor, active, sender, receiver_range, grad_query,
         grad_gates, grad_envelope, grad_factor, products, num_rows, num_edges,
         HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
-        num_warps=max(1, launch.block // 32),
+        num_warps=1,
     )  # fmt: skip
     if row is not None:
         grad_gates = grad_gates.sum(0)
@@ -142,7 +150,7 @@ def _backward_senders(
         envelope if fraction is None else fraction, envelope, factor, active, receiver, sender_order, sender_range,
         grad_payload, num_rows,
         HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
-        num_warps=max(1, launch.block // 32),
+        num_warps=1,
     )  # fmt: skip
     return grad_payload
 

@@ -116,7 +116,7 @@ def _check_attention(query: Tensor, payload: Tensor, envelope: Tensor, factor: T
         )
     _check("envelope", envelope, (None,), query.dtype)
     _check("factor", factor, (None, None), query.dtype)
-    if factor.shape[1] not in {1, 3}:
+    if factor.shape[1] != 1 and factor.shape[1] != 3:  # extents may be symbols, which sets do not take
         raise ValueError(f"factor: expected 1 or 3 moments, found {factor.shape[1]}; use tessera.kernels.reference")
     _check("active", active, (None,), torch.bool)
 
