@@ -88,7 +88,7 @@ class Request:
     device: str = "cpu"
     recompute: float | None = None
     matmul: str = "highest"
-    kernels: str | None = None
+    kernels: str = "fused"
 
     def key(self, model: torch.nn.Module) -> str:
         weights = hashlib.sha256()

@@ -45,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
         choices=list(TORCH_PRECISION),
         default="highest",
         help="precision of float32 matrix products, with --device cuda only: tf32 is faster and coarser; tf32x3 makes "
-        "three TF32 products of each in the maps by degree, with errors as of FP32 (default: highest)",
+        "three products of 11 bits of each in the linear maps of atoms, with errors as of FP32 (default: highest)",
     )
     parser.add_argument(
         "--sm",
@@ -62,8 +62,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kernels",
         choices=["fused", "plain"],
+        default="fused",
         help="attention as one kernel a stage, which keeps nothing of the edges, or as operations that each pass over "
-        "all edges (default: fused on the CPU, plain on a GPU)",
+        "all edges (default: fused)",
     )
     parser.add_argument(
         "--radial",

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from tessera_export.errors import ExportError
 
 #: What torch calls each setting of `--matmul`. "high" lets cuBLAS round the factors to TF32 (10 bits of mantissa). With
-#: "tf32x3" the maps by degree are kernels of their own, of three TF32 products each; what is left to cuBLAS is exact.
+#: "tf32x3" the linear maps of atoms are products of halves (`tessera.model.split_products`); what is left is exact.
 TORCH_PRECISION = {"highest": "highest", "tf32": "high", "tf32x3": "highest"}
 
 

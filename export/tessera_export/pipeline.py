@@ -57,7 +57,7 @@ class ExportOptions:
         is_native: compile for this machine's instruction set; other machines may refuse the artifact.
         sm: compute capability that the GPU must have, "90"; None takes that of the present one.
         recompute: MiB an atom of water that a run may need; None recomputes nothing.
-        kernels: "fused" (attention in one kernel that keeps nothing of the edges) or "plain"; None: fused on a CPU.
+        kernels: "fused" (attention in one kernel that keeps nothing of the edges) or "plain".
         radial: "table" (edge networks as splines of the distance) or "exact"; None: tables for fused float32.
         radial_tolerance: largest error of a force that tables may bring, eV/Å (`tables.choose_tables`).
     """
@@ -68,14 +68,14 @@ class ExportOptions:
     is_native: bool = False
     sm: str | None = None
     recompute: float | None = None
-    kernels: str | None = None
+    kernels: str = "fused"
     radial: str | None = None
     radial_tolerance: float = RADIAL_TOLERANCE
 
     @property
     def is_fused(self) -> bool:
         """Whether attention stages become one kernel each."""
-        return (self.kernels or ("fused" if self.device == "cpu" else "plain")) == "fused"
+        return self.kernels == "fused"
 
 
 def export_model(model: E2Former, output: Path, options: ExportOptions, progress: Progress) -> dict[str, object]:
@@ -106,9 +106,7 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
             model = tables.model
         traced = copy.deepcopy(model).to(options.device)
         traced.set_fused(is_fused=options.is_fused)
-        if options.matmul == "tf32x3":
-            import_triton("tessera.ops.triton_linear", "--matmul tf32x3")
-            traced.set_products("tf32x3")
+        traced.set_split(is_split=options.matmul == "tf32x3")
         with progress.phase("trace"):
             choice = choose(traced, operations(options), options.recompute)
             progress.note(f"{len(choice.module.graph.nodes)} nodes")

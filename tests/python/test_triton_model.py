@@ -15,12 +15,10 @@ pytest.importorskip("triton", reason="needs triton (pip install triton==3.6.0)")
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("these kernels run compiled here: tests/cuda/test_cuda_triton.py", allow_module_level=True)
 
-from tessera.ops import gpu, triton_linear
+from tessera.ops import gpu
 
 #: eV and eV/Å in float64: sums of some tens of terms of order one in another order.
 TOLERANCE = 1e-10
-#: The same in float32.
-FLOAT32 = 1e-5
 
 
 def model_of(attention, **options):
@@ -50,26 +48,3 @@ def test_a_model_gives_the_energies_and_edge_gradients_of_the_reference(attentio
     assert sum(gradient.abs().sum() for gradient in expected) > 1e-3
     for ours, theirs in zip(gradients, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=TOLERANCE)
-
-
-def test_maps_by_degree_run_on_their_kernel_and_change_only_by_rounding():
-    """The interpreter multiplies exactly, so what is left is another order of float32 sums."""
-    model = model_of("zero-order").float()
-    model.set_fused(is_fused=True)
-    graph = molecule(model)
-    expected_energy, expected = energy_and_edge_gradients(model, graph, gpu)
-    calls, kernel = [], triton_linear.degree_linear
-    model.set_products("tf32x3")
-
-    def counted(*arguments):
-        calls.append(arguments[-1])
-        return kernel(*arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(triton_linear, "degree_linear", counted)
-        energy, gradients = energy_and_edge_gradients(model, graph, gpu)
-    maps_a_block = 2 + 2 + 2  # query, key; value, out; both of the feed-forward part
-    assert calls == ["tf32x3"] * (2 * maps_a_block)
-    torch.testing.assert_close(energy, expected_energy, rtol=0, atol=FLOAT32)
-    for ours, theirs in zip(gradients, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=FLOAT32)

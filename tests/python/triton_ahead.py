@@ -27,12 +27,11 @@ from tessera.kernels import (
     triton_attention,
     triton_attention_backward,
     triton_attention_ops,
-    triton_degree_linear,
     triton_table_sum,
 )
 from tessera.model import E2Former, EdgeList, ModelConfig, Stage
 from tessera.model.radial_table import tabulate
-from tessera.ops import gpu, triton_edges, triton_linear
+from tessera.ops import gpu, triton_edges
 from tessera_export.trace import export_step, trace_step
 
 H200 = GPUTarget("cuda", 90, 32)
@@ -92,21 +91,12 @@ def spills():
     for kernel in (triton_table_sum.table_sum_forward, triton_table_sum.table_sum_backward):
         constants = {"DEGREES": 3, "CHANNELS": 256, "BLOCK": triton_table_sum.channel_blocks(256)[0]}
         found[kernel.fn.__name__] = compiled(kernel, constants, "fp32")
-    for precision in triton_degree_linear.PRECISIONS:
-        constants = {
-            "DEGREES": 3, "INPUTS": 256, "OUTPUTS": 256, "HAS_BIAS": True, "PRECISION": precision,
-            "ROWS": triton_degree_linear.BLOCK_ROWS, "COLUMNS": triton_degree_linear.BLOCK_OUTPUTS,
-            "DEPTH": triton_degree_linear.BLOCK_INPUTS,
-        }  # fmt: skip
-        options = {"num_warps": triton_degree_linear.WARPS, "num_stages": triton_degree_linear.STAGES}
-        kernel = triton_degree_linear.degree_linear_kernel
-        found[f"{kernel.fn.__name__} {precision}"] = compiled(kernel, constants, "fp32", **options)
     return found
 
 
 def step(query, payload, table, row, fraction, envelope, factor, active, receiver, sender, receiver_range, sender_order,
-         sender_range, harmonics, radial, weight, bias):  # fmt: skip
-    """Attention, an embedding and a linear map with all their gradients, as the exporter records them."""
+         sender_range, harmonics, radial):  # fmt: skip
+    """Attention and an embedding with all their gradients, as the exporter records them."""
     leaves = [x.detach().requires_grad_() for x in (query, payload, fraction, envelope, factor, harmonics)]
     query, payload, fraction, envelope, factor, harmonics = leaves
     edges = EdgeList(None, None, receiver, sender, receiver_range, sender_order, sender_range)
@@ -114,8 +104,7 @@ def step(query, payload, table, row, fraction, envelope, factor, active, receive
         query, payload, table, row, fraction, envelope, factor, active, edges, is_smooth=False
     )
     sums = triton_edges.table_sum(harmonics, radial, row, fraction, envelope, edges)
-    mapped = triton_linear.degree_linear(sums, weight, bias, "tf32x3")
-    total = message.square().sum() + mapped.square().sum()
+    total = message.square().sum() + sums.square().sum()
     return (message.detach(), *torch.autograd.grad(total, leaves))
 
 
@@ -124,7 +113,7 @@ def step_inputs():
     index = torch.int64
     shapes = [(rows, 8, heads), (extended, 26, heads), (300, 2, heads), (edges, index), (edges,), (edges,), (edges, 1),
               (edges, torch.bool), (edges, index), (edges, index), (rows, 2, index), (edges, index),
-              (extended, 2, index), (edges, 9), (300, 3, 256), (3, 256, 256), (256,)]  # fmt: skip
+              (extended, 2, index), (edges, 9), (300, 3, 256)]  # fmt: skip
     names = {rows: "N", extended: "M", edges: "E"}
     tensors, dims = [], []
     for shape in shapes:

@@ -10,7 +10,7 @@ from tessera.model.attention import Attention
 from tessera.model.config import ModelConfig, Stage
 from tessera.model.geometry import StageEdges
 from tessera.model.graph import Graph
-from tessera.model.layers import DegreeLinear, DegreeNorm
+from tessera.model.layers import DegreeLinear, DegreeNorm, linear
 
 SILU_GAIN = 1.6791767923989418
 SIGMOID_GAIN = 1.8467055342154763
@@ -23,6 +23,7 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.lmax = config.lmax
+        self.is_split = False
         self.into = DegreeLinear(config.lmax, config.channels, config.channels)
         self.gates = nn.Linear(config.channels, config.channels * (config.lmax + 1))
         self.out = DegreeLinear(config.lmax, config.channels, config.channels)
@@ -30,7 +31,9 @@ class FeedForward(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """[N, R, C] -> [N, R, C]."""
         x = self.into(features)
-        gates = self.gates(x[:, 0]).view(x.shape[0], self.lmax + 1, -1)
+        gates = linear(x[:, 0], self.gates.weight, self.gates.bias, is_split=self.is_split).view(
+            x.shape[0], self.lmax + 1, -1
+        )
         opened = torch.sigmoid(gates[:, 1:]) * SIGMOID_GAIN
         rows = [nn.functional.silu(gates[:, :1]) * SILU_GAIN]
         rows += [

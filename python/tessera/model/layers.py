@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Layers on features of harmonic degrees; N atoms, R = (lmax+1)^2 rows, C channels."""
 
-import importlib
 import math
 
 import torch
 from torch import Tensor, nn
 
+from tessera.model.split_products import split_linear
 from tessera.model.tensor_algebra import degree_of_row
 
 NORM_EPSILON = 1e-5
@@ -27,24 +27,22 @@ class DegreeLinear(nn.Module):
     """Linear map with one weight a degree and a bias on the scalar row (E2Former V2 specification, SO3Linear).
 
     Attributes:
-        products: see :func:`map_by_degree`.
+        is_split: see :func:`map_by_degree`.
     """
 
     def __init__(self, lmax: int, inputs: int, outputs: int, *, bias: bool = True) -> None:
         super().__init__()
-        self.products: str | None = None
+        self.is_split = False
         self.weight = uniform_parameter(lmax + 1, outputs, inputs, fan_in=inputs)
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
         self.register_buffer("degree", torch.tensor(degree_of_row(lmax)), persistent=False)
 
     def forward(self, features: Tensor) -> Tensor:
         """[N, R, inputs] -> [N, R, outputs]."""
-        return map_by_degree(features, self.weight, self.degree, self.bias, self.products)
+        return map_by_degree(features, self.weight, self.degree, self.bias, is_split=self.is_split)
 
 
-def map_by_degree(
-    features: Tensor, weight: Tensor, degree: Tensor, bias: Tensor | None, products: str | None
-) -> Tensor:
+def map_by_degree(features: Tensor, weight: Tensor, degree: Tensor, bias: Tensor | None, *, is_split: bool) -> Tensor:
     """Apply one weight a degree and a bias on row 0: [N, R, inputs] -> [N, R, outputs].
 
     Args:
@@ -52,13 +50,25 @@ def map_by_degree(
         weight: [L+1, outputs, inputs].
         degree: degree of each row, int64 [R].
         bias: [outputs] or None.
-        products: None: one batched product over rows, as precise as the process is set. Else how the Triton kernel for
-            GPUs multiplies (:mod:`tessera.ops.triton_linear`).
+        is_split: one product a degree, each of halves (:mod:`tessera.model.split_products`); else one batched product
+            over rows, as precise as the process is set.
     """
-    if products is None:
+    if not is_split:
         return degree_linear(features, weight[degree], bias)
-    # Triton is for GPUs alone, and this is the one door to its linear maps.
-    return importlib.import_module("tessera.ops.triton_linear").degree_linear(features, weight, bias, products)
+    product = torch.cat(split_by_degree(features, weight), dim=1)
+    return product if bias is None else product + scalar_row(bias, features.shape[1])
+
+
+def split_by_degree(features: Tensor, weight: Tensor) -> list[Tensor]:
+    """Multiply the rows of each degree with its weight in halves: [N, R, inputs] -> L+1 times [N, 2l+1, outputs]."""
+    return [
+        split_linear(features[:, degree**2 : (degree + 1) ** 2], by_degree) for degree, by_degree in enumerate(weight)
+    ]
+
+
+def linear(features: Tensor, weight: Tensor, bias: Tensor, *, is_split: bool) -> Tensor:
+    """[N, inputs] -> [N, outputs], in halves or as precise as the process is set."""
+    return split_linear(features, weight) + bias if is_split else nn.functional.linear(features, weight, bias)
 
 
 def degree_linear(features: Tensor, row_weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -109,7 +119,7 @@ class ScalarProjection(nn.Module):
     def __init__(self, lmax: int, channels: int, hidden: int, num_heads: int, head_scalars: int) -> None:
         super().__init__()
         self.lmax, self.planes = lmax, (head_scalars, num_heads)
-        self.products: str | None = None
+        self.is_split = False
         self.weight = uniform_parameter(lmax + 1, hidden, channels, fan_in=channels)
         self.partner_weight = uniform_parameter(lmax + 1, hidden, channels, fan_in=channels)
         self.bias = nn.Parameter(torch.zeros(hidden))
@@ -122,11 +132,19 @@ class ScalarProjection(nn.Module):
         """[N, R, channels] -> [N, D, H]."""
         both = torch.cat([self.weight, self.partner_weight], dim=1)
         bias = nn.functional.pad(self.bias, (0, self.bias.shape[0]))
-        first, second = map_by_degree(features, both, self.degree, bias, self.products).chunk(2, dim=-1)
-        products = sum_by_degree(first * second, self.lmax).flatten(1)
-        hidden = nn.functional.silu(self.norm(self.mix(products)))
-        weight = _by_plane(self.out.weight, self.planes)
-        return nn.functional.linear(hidden, weight, _by_plane(self.out.bias, self.planes)).unflatten(1, self.planes)
+        products = self._products(features, both, bias)
+        hidden = nn.functional.silu(self.norm(linear(products, self.mix.weight, self.mix.bias, is_split=self.is_split)))
+        weight, bias = (_by_plane(values, self.planes) for values in (self.out.weight, self.out.bias))
+        return linear(hidden, weight, bias, is_split=self.is_split).unflatten(1, self.planes)
+
+    def _products(self, features: Tensor, both: Tensor, bias: Tensor) -> Tensor:
+        """Multiply the two maps row by row and sum each degree: [N, (L+1) hidden]."""
+        if not self.is_split:
+            first, second = degree_linear(features, both[self.degree], bias).chunk(2, dim=-1)
+            return sum_by_degree(first * second, self.lmax).flatten(1)
+        maps = split_by_degree(features, both)
+        maps[0] = maps[0] + bias
+        return torch.cat([(first * second).sum(1) for first, second in (x.chunk(2, dim=-1) for x in maps)], dim=1)
 
 
 def _by_plane(values: Tensor, planes: tuple[int, int]) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tessera.kernels import reference
 from tessera.model.attention import Attention
-from tessera.model.block import Block
+from tessera.model.block import Block, FeedForward
 from tessera.model.config import ModelConfig, Stage
 from tessera.model.elements import check_symbols
 from tessera.model.embedding import EdgeDegreeEmbedding, SystemEmbedding
@@ -189,11 +189,14 @@ class E2Former(nn.Module):
             if isinstance(part, Attention):
                 part.is_fused = is_fused and part.can_be_fused
 
-    def set_products(self, products: str | None) -> None:
-        """Choose the products of maps by degree: None, or "ieee", "tf32", "tf32x3" of Triton on a GPU."""
+    def set_split(self, *, is_split: bool) -> None:
+        """Let the linear maps of atoms multiply in halves on tensor cores (:mod:`tessera.model.split_products`).
+
+        Edge networks, the vector of the system and the head stay as they are: they take little time.
+        """
         for module in self.modules():
-            if isinstance(module, (DegreeLinear, ScalarProjection)):
-                module.products = products
+            if isinstance(module, (DegreeLinear, ScalarProjection, FeedForward)):
+                module.is_split = is_split
 
     def select_elements(self, elements: Sequence[str]) -> "E2Former":
         """Return a copy that knows only `elements`, in this order.

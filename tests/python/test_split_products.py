@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""What products of halves do to a model's energies and forces; a CPU multiplies the same halves, exactly."""
+
+import numpy as np
+import pytest
+import torch
+
+from tessera.kernels import reference
+from tessera.model import E2Former, ModelConfig, Stage, build_graph, energy_and_edge_gradients, split_products
+from tessera.model.split_products import split_linear
+
+NUM_SYSTEMS = 4
+#: The claim of --matmul tf32x3 (issue 6): energy errors within three times those of plain FP32.
+LARGEST_RATIO = 3.0
+
+
+def model_of(dtype):
+    stages = (Stage(4.0, "zero-order", 4.0), Stage(4.0, "so2-first-order", 4.0))
+    config = ModelConfig(lmax=2, channels=64, num_heads=16, head_scalars=8, num_basis=16, out_channels=64,
+                         embedding_cutoff=4.0, stages=stages)  # fmt: skip
+    torch.manual_seed(5)
+    return E2Former(config, ("H", "O")).requires_grad_(requires_grad=False).to(dtype)
+
+
+def outcomes(dtype, *, is_split=False):
+    """Atom energies and edge gradients of several random systems, one array each."""
+    model, energies, gradients = model_of(dtype), [], []
+    model.set_split(is_split=is_split)
+    for seed in range(NUM_SYSTEMS):
+        random = np.random.default_rng(seed)
+        grid = np.stack(np.meshgrid(*[np.arange(3)] * 3, indexing="ij"), axis=-1).reshape(-1, 3) * 1.8
+        positions = grid + random.normal(scale=0.15, size=grid.shape)
+        graph = build_graph(model, random.choice([1, 8], len(grid)), positions)
+        energy, gradient = energy_and_edge_gradients(model, graph, reference)
+        energies.append(energy.detach().double())
+        gradients.append(gradient[0].detach().double())
+    return torch.cat(energies), torch.cat(gradients)
+
+
+def test_energy_and_force_errors_of_three_products_are_those_of_fp32(monkeypatch):
+    exact, plain = outcomes(torch.float64), outcomes(torch.float32)
+    three = outcomes(torch.float32, is_split=True)
+    leave_out_the_rest(monkeypatch)
+    one = outcomes(torch.float32, is_split=True)
+    for expected, of_plain, of_three, of_one in zip(exact, plain, three, one, strict=True):
+        plain_error = root_mean_square(of_plain - expected)
+        assert root_mean_square(of_three - expected) <= LARGEST_RATIO * plain_error
+        assert root_mean_square(of_one - expected) >= 30 * plain_error  # so the test sees which products are made
+
+
+def root_mean_square(values):
+    return values.square().mean().sqrt()
+
+
+def leave_out_the_rest(monkeypatch):
+    """Multiply the high halves alone."""
+    halves = split_products._halves
+
+    def high_alone(*arguments):
+        high, low, scale = halves(*arguments)
+        return high, low * 0.0, scale
+
+    monkeypatch.setattr(split_products, "_halves", high_alone)
+
+
+#: Sizes of rows: as they are, close to both ends of float32, and so different that one scale would lose the small ones.
+SIZES = {"one": 1.0, "tiny": 1e-25, "huge": 1e30, "each": 10.0 ** np.linspace(-20, 20, 50)[:, None]}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("inputs", "outputs"), [(256, 64), (1536, 8), (5, 3)])
+def test_products_and_gradients_err_as_float32_does(inputs, outputs, size):
+    generator = torch.Generator().manual_seed(3)
+    scale = torch.tensor(SIZES[size])
+    features = (torch.randn(50, inputs, generator=generator) * scale).float()
+    weight = torch.randn(outputs, inputs, generator=generator) / inputs**0.5
+    incoming = (torch.randn(50, outputs, generator=generator) * scale).float()
+
+    def outcome(product, dtype):
+        leaf = features.to(dtype).requires_grad_()
+        found = product(leaf, weight.to(dtype))
+        (gradient,) = torch.autograd.grad((found * incoming.to(dtype)).sum(), leaf)
+        return [(values.detach().double() / scale) for values in (found, gradient)]
+
+    exact = outcome(torch.nn.functional.linear, torch.float64)
+    plain = outcome(torch.nn.functional.linear, torch.float32)
+    split = outcome(split_linear, torch.float32)
+    for expected, of_plain, of_split in zip(exact, plain, split, strict=True):
+        smallest = 2.0**-24 * root_mean_square(expected)
+        largest = LARGEST_RATIO * max(root_mean_square(of_plain - expected), smallest)
+        assert root_mean_square(of_split - expected) <= largest
+
+
+def test_small_numbers_beside_large_ones_in_a_row_keep_their_share():
+    features = torch.tensor([[3e4, 1e-7, 0.0, -2e-3]])
+    weight = torch.eye(4)
+    found = split_linear(features, weight)
+    torch.testing.assert_close(found, features, rtol=0, atol=3e4 * 2.0**-24)
+
+
+def test_rows_of_zeros_stay_zero_and_what_is_no_number_stays_none():
+    features = torch.tensor([[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0], [1.0, 2.0]])
+    found = split_linear(features, torch.tensor([[1.0, 1.0]]))
+    assert found[0] == 0.0
+    assert not found[1:3].isfinite().any()
+    assert found[3] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("features", "weight", "message"),
+    [
+        (torch.zeros(2, 3).double(), torch.zeros(4, 3), "features: expected torch.float32, found torch.float64"),
+        (torch.zeros(2, 3), torch.zeros(4, 3).half(), "weight: expected torch.float32, found torch.float16"),
+        (torch.zeros(2, 3), torch.zeros(3, 4), r"weight: expected \[outputs, 3\]"),
+        (torch.zeros(2, 3), torch.zeros(4, 3, requires_grad=True), "weight: expected a constant"),
+    ],
+    ids=["features", "weight", "extents", "gradient"],
+)  # fmt: skip
+def test_other_inputs_are_refused(features, weight, message):
+    with pytest.raises(ValueError, match=message):
+        split_linear(features, weight)
