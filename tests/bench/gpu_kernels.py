@@ -5,24 +5,26 @@
 
 Water of 10368 atoms at 5 and 8 Å in curve order, H = 128, D = 8, C = 256, lmax = 2, float32. Per kernel: median time,
 bytes counted (rows that programs read + tables + what is moved once; `kernel_traffic.py`) and the rate at which they
-went. `--sweep` tries tiles, blocks of heads and of channels. Compositions: the same forward and backward pass from the
-compiled operators and, at 5 Å, from plain torch; the error is the largest difference from the composition in float32.
+went. `--sweep` tries tiles and blocks of heads. Compositions: the same forward and backward pass from the compiled
+operators and, at 5 Å, from plain torch; the error is the largest difference from the composition in float32. Then maps
+by degree with each kind of product (`linear_times.py`). Calls are replayed from captured graphs (`graph_timer.py`), but
+those that the kernels replace: they last so long that the host is ahead.
 """
 
 import argparse
 import itertools
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 
 import kernel_traffic
+import linear_times
 import torch
+from graph_timer import REPEATS, time_ms
 from water_list import water_list
 
 from tessera import ops
-from tessera.kernels import reference, triton_attention_ops, triton_degree_linear, triton_table_sum
+from tessera.kernels import reference, triton_attention_ops, triton_table_sum
 from tessera.model import EdgeList
-from tessera.model.layers import degree_linear
 from tessera.ops import triton_edges
 
 HEADS, SCALARS, ROWS, CHANNELS, DEGREES = 128, 8, 9, 256, 3
@@ -30,30 +32,17 @@ PLANES = ROWS * CHANNELS // HEADS
 INTERVALS = 1024
 """Of a spline, for each pair of elements; eight a width of the radial basis."""
 TABLE_ROWS = 4 * (INTERVALS + reference.SPLINE_ROWS - 1)
-SEED, WARM_UP, REPEATS = 7, 3, 11
+SEED = 7
+#: Functions of `triton_attention_ops` that choose how a kernel runs.
+LAUNCHES = {"forward": "forward_launch", "backward receivers": "receivers_launch", "backward senders": "senders_launch"}
 HEADER = """# Fused kernels on one {gpu}
 
 H = 128, D = 8, C = 256, lmax = 2, float32; {atoms} atoms of water in curve order; torch {torch}; triton {triton};
-commit {commit}; medians of {repeats} runs.
+commit {commit}; medians of {repeats} replays of captured graphs.
 
 | cutoff | kernel | tile x block | ms | GB counted | GB/s | error |
 |---|---|---|---|---|---|---|
 """
-
-
-def time_ms(call: Callable[[], object]) -> float:
-    """Return the median time of a call on the GPU."""
-    for _ in range(WARM_UP):
-        call()
-    times = []
-    for _ in range(REPEATS):
-        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        call()
-        stop.record()
-        stop.synchronize()
-        times.append(start.elapsed_time(stop))
-    return statistics.median(times)
 
 
 class Case:
@@ -115,10 +104,7 @@ def attention_kernels(case: Case) -> dict[str, Callable[[], object]]:
 
 
 def tile_of(kernel: str) -> triton_attention_ops.Launch:
-    launches = {"forward": triton_attention_ops.forward_launch,
-                "backward receivers": triton_attention_ops.receivers_launch,
-                "backward senders": triton_attention_ops.senders_launch}  # fmt: skip
-    return launches[kernel](SCALARS, PLANES, 1, HEADS, torch.float32)
+    return getattr(triton_attention_ops, LAUNCHES[kernel])(SCALARS, PLANES, 1, HEADS, torch.float32)
 
 
 def attention_lines(case: Case) -> list[str]:
@@ -192,43 +178,28 @@ def composition_lines(case: Case) -> list[str]:
     for name, function in functions.items():
         other = step_of(function, case)
         error = max(((a - b).abs().max() / b.abs().max()).item() for a, b in zip(fused, other, strict=True))
-        ms = time_ms(lambda function=function: step_of(function, case))
+        ms = time_ms(lambda function=function: step_of(function, case), is_captured=False)
         lines.append(line(case.cutoff, f"pass, {name}", "", ms, None, error))
     return lines
 
 
-def linear_lines(num_rows: int) -> list[str]:
-    """Time one node linear of width C against the batched product, FP32 and TF32."""
-    generator = torch.Generator("cuda").manual_seed(SEED)
-    features = torch.randn(num_rows, ROWS, CHANNELS, generator=generator, device="cuda")
-    weight = torch.randn(DEGREES, CHANNELS, CHANNELS, generator=generator, device="cuda") / CHANNELS**0.5
-    by_row = weight[[0, 1, 1, 1, 2, 2, 2, 2, 2]]
-    exact = degree_linear(features.double(), by_row.double(), None)
-    lines = []
-
-    def add(name: str, call: Callable[[], torch.Tensor]) -> None:
-        error = ((call() - exact).abs().max() / exact.abs().max()).item()
-        lines.append(line(0.0, f"linear, {name}", "", time_ms(call), None, error))
-
-    add("bmm FP32", lambda: degree_linear(features, by_row, None))
-    torch.backends.cuda.matmul.allow_tf32 = True
-    add("bmm TF32", lambda: degree_linear(features, by_row, None))
-    torch.backends.cuda.matmul.allow_tf32 = False
-    for precision in ("tf32", "tf32x3", "ieee"):
-        add(f"Triton {precision}", lambda p=precision: triton_degree_linear.degree_linear(features, weight, None, p))
-    return lines
+def with_launches(tile: int, block: int) -> None:
+    """Let all attention kernels serve `tile` rows and `block` heads a program."""
+    launch = triton_attention_ops.Launch(tile, block, -(-HEADS // block))
+    for name in LAUNCHES.values():
+        setattr(triton_attention_ops, name, lambda *_: launch)
 
 
 def sweep(cases: list[Case]) -> list[str]:
-    """Try launches: tiles and blocks of heads, and blocks of channels."""
+    """Try launches: tiles and blocks of heads."""
     lines = []
-    for tile, block in itertools.product((1, 2, 3, 4), (32, 64, 128)):
-        triton_attention_ops.LARGEST_TILE, triton_attention_ops.LARGEST_BLOCK = tile, block
+    chosen = {name: getattr(triton_attention_ops, name) for name in LAUNCHES.values()}
+    for tile, block in itertools.product((1, 2), (32, 64)):
+        with_launches(tile, block)
         for case in cases:
             lines += attention_lines(case)
-    for block in (32, 64, 128, 256):
-        triton_table_sum.LARGEST_BLOCK = block
-        lines += table_sum_lines(cases[0])
+    for name, function in chosen.items():
+        setattr(triton_attention_ops, name, function)
     return lines
 
 
@@ -239,6 +210,7 @@ def main() -> None:
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--sweep", action="store_true")
     parser.add_argument("--no-composition", action="store_true")
+    parser.add_argument("--no-linears", action="store_true")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("expected a GPU, found none; run on a machine with one (tests/cuda/run_all.sh)")
@@ -253,10 +225,13 @@ def main() -> None:
     if not options.no_composition:
         for case in cases:
             lines += composition_lines(case)
-    lines += linear_lines(cases[0].edges.num_owned)
     if options.sweep:
         lines += sweep(cases)
-    text = HEADER.format(gpu=torch.cuda.get_device_name(), atoms=cases[0].edges.num_owned, torch=torch.__version__,
+    num_atoms = cases[0].edges.num_owned
+    if not options.no_linears:
+        cases.clear()  # their memory
+        lines += linear_times.lines_of(num_atoms)
+    text = HEADER.format(gpu=torch.cuda.get_device_name(), atoms=num_atoms, torch=torch.__version__,
                          triton=triton.__version__, commit=options.commit, repeats=REPEATS)  # fmt: skip
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "kernels_gpu.md").write_text(text + "\n".join(lines) + "\n")

@@ -20,8 +20,9 @@ import numpy as np
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 import torch
-from gpu_step import STEP_LENGTH, export
+from gpu_step import STEP_LENGTH
 from lammps_program import plugin, program
+from paper_models import export
 
 from many_ranks import WATER_216, water_216
 from tessera import _C

@@ -4,9 +4,8 @@
     python tests/bench/gpu_step.py --results FOLDER [--commit NAME] [--graph on,off] [--lammps] [--lists] [--profile]
         [--models "highest=222,224;tables-tf32=222;tf32:2=446"]
 
-Writes FOLDER/gpu.md. A model is a kind of product, before it "fused-" or "tables-" (without: plain kernels), and after
-a colon a recompute budget in MiB an atom; sizes are replications of the box of 216 waters; times are medians over
-steps, in ms.
+Writes FOLDER/gpu.md. Names of models: `paper_models.py`; TESSERA_PAPER names a folder of artifacts made before with
+--export NAME. Sizes are replications of the box of 216 waters; times are medians over steps, in ms.
 """
 
 import argparse
@@ -22,12 +21,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from lammps_program import plugin, program
+from paper_models import export, find_or_export, parse_name
 
 from many_ranks import WATER_216, water_216
 from tessera import _C
-from tessera.model import E2Former, ModelConfig, Stage
-from tessera_export.pipeline import ExportOptions, export_model
-from tessera_export.progress import Progress
 
 STEPS = 7
 SEED = 7
@@ -35,47 +32,15 @@ SEED = 7
 STEP_LENGTH = 0.01
 HEADER = """# A step of the paper-size model on one {gpu}
 
-C = 256, 128 heads, 256 basis functions, zero-order, 3 x 5 Å + 1 x 8 Å, random weights, float32; water; one rank; commit
-{commit}; torch {torch}; medians of {steps} steps, ms. Step: Engine::compute, of steps without a rebuild. Model: the
-compiled artifact alone on the same inputs, kernel by kernel. Rebuild: what a rebuild adds. LAMMPS: mean of a run,
-rebuilds included.
+C = 256, 128 heads, 256 basis functions, zero-order, 3 x 5 Å + 1 x 8 Å ("anchor": 4 x 5 Å), random weights, float32;
+water; one rank; commit {commit}; torch {torch}; medians of {steps} steps, ms. Step: Engine::compute, of steps without a
+rebuild. Model: the compiled artifact alone on the same inputs, kernel by kernel. Rebuild: what a rebuild adds. LAMMPS:
+mean of a run, rebuilds included. Copies: largest difference between forces (eV/Å) on the same atom in the copies of the
+box of 216 waters, before anything moves; it shows whether indices hold at this size.
 
-| atoms | edges | matmul | graph | step | model | step/model | rebuild | of a step | LAMMPS | LAMMPS/model | peak GiB |
-|---|---|---|---|---|---|---|---|---|---|---|---|
+| atoms | edges | artifact | graph | step | model | step/model | rebuild | of it | LAMMPS | of model | GiB | copies |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|
 """
-
-
-def paper_model() -> E2Former:
-    stages = [Stage(5.0, "zero-order", 5.0)] * 3 + [Stage(8.0, "zero-order", 8.0)]
-    config = ModelConfig(lmax=2, channels=256, num_heads=128, head_scalars=8, num_basis=256, out_channels=256,
-                         embedding_cutoff=5.0, stages=tuple(stages))  # fmt: skip
-    torch.manual_seed(SEED)
-    return E2Former(config, ("H", "O")).requires_grad_(requires_grad=False)
-
-
-def export(folder: Path, model: str) -> Path:
-    """Export "highest" or "tf32", with "fused-" or "tables-" before it, and ":2" (MiB an atom, a budget) behind it."""
-    path = folder / f"paper-{model.replace(':', '-')}.pt2"
-    name, _, budget = model.partition(":")
-    kind, _, matmul = name.rpartition("-")
-    kernels = {"": ("plain", "exact"), "fused": ("fused", "exact"), "tables": ("fused", "table")}[kind]
-    options = ExportOptions("float32", "cuda", matmul=matmul, recompute=float(budget) if budget else None,
-                            kernels=kernels[0], radial=kernels[1])  # fmt: skip
-    start = time.perf_counter()
-    export_model(paper_model(), path, options, Progress(is_quiet=True))
-    print(f"exported {model} in {time.perf_counter() - start:.0f} s", flush=True)
-    return path
-
-
-def find_or_export(folder: Path, model: str) -> Path:
-    """Do the same in a process of its own, for several at once; TESSERA_PAPER names a folder of those made before."""
-    made = Path(os.environ.get("TESSERA_PAPER", "")) / f"paper-{model.replace(':', '-')}.pt2"
-    if made.exists():
-        return made
-    command = [sys.executable, __file__, "--results", str(folder), "--export", model]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    print(done.stdout[-1500:].strip(), flush=True)
-    return folder / f"paper-{model.replace(':', '-')}.pt2"
 
 
 class Run:
@@ -106,18 +71,30 @@ class Run:
         assert after["rebuilds"] == before["rebuilds"] + 1
         return after["search_seconds"] - before["search_seconds"]
 
-    def measure(self) -> dict[str, float]:
-        """Medians over STEPS, ms; edges; peak GiB of the device."""
+    def steps(self, count: int) -> list[float]:
+        """Seconds of `count` steps without a rebuild, after one that is not counted."""
         self.step()
-        steps = []
-        for _ in range(STEPS):
+        seconds = []
+        for _ in range(count):
             before = self.engine.report()
             self.step()
             after = self.engine.report()
             assert after["rebuilds"] == before["rebuilds"]
-            steps.append(after["total_seconds"] - before["total_seconds"])
+            seconds.append(after["total_seconds"] - before["total_seconds"])
+        return seconds
+
+    def copies_apart(self) -> float:
+        """Largest difference between forces on the same atom in the copies of the box, eV/Å; before any step."""
+        forces = self.evaluate()["forces"].reshape(-1, len(water_216()), 3)
+        return float(abs(forces - forces[0]).max())
+
+    def measure(self) -> dict[str, float]:
+        """Medians over STEPS, ms; edges; peak GiB of the device; eV/Å between copies."""
+        copies = self.copies_apart()
+        steps = self.steps(STEPS)
         report = self.engine.report()
         return {
+            "copies": copies,
             "step": 1e3 * np.median(steps),
             "rebuild": 1e3 * np.median([self.rebuild() for _ in range(3)]),
             "model": 1e3 * self.engine.time_model(STEPS),  # last: it gives up the graph
@@ -207,7 +184,7 @@ def measure_row(path: Path, matmul: str, graph: str, shape: tuple, folder: Path,
     cells = [count, found["edges"], matmul, graph, f"{found['step']:.1f}", f"{found['model']:.1f}",
              f"{found['step'] / found['model']:.3f}", f"{found['rebuild']:.1f}",
              f"{100 * found['rebuild'] / found['step']:.1f} %", f"{lammps:.1f}", f"{lammps / found['model']:.3f}",
-             f"{found['peak']:.1f}"]  # fmt: skip
+             f"{found['peak']:.1f}", f"{found['copies']:.1e}"]  # fmt: skip
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -232,16 +209,23 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cases = [case.split("=") for case in options.models.split(";")]
+        for model, _ in cases:
+            parse_name(model)
         with ThreadPoolExecutor() as pool:
-            paths = list(pool.map(lambda case: find_or_export(folder, case[0]), cases))
-        for (model, sizes), path in zip(cases, paths, strict=True):
+            made = [pool.submit(find_or_export, folder, model) for model, _ in cases]
+        for (model, sizes), future in zip(cases, made, strict=True):
+            if future.exception():
+                lines.append(f"| | | {model} | | {future.exception()} |")
+                print(lines[-1], flush=True)
+                continue
+            path = future.result()
             for size in sizes.split(","):
                 for graph in options.graph.split(","):
                     shape = tuple(int(digit) for digit in size)
                     lines.append(measure_row(path, model, graph, shape, folder, options))
                     print(lines[-1], flush=True)
         if options.lists:
-            lines += ["", rebuilding(paths[0], (2, 2, 4)), "", captures(paths[0])]
+            lines += ["", rebuilding(made[0].result(), (2, 2, 4)), "", captures(made[0].result())]
     (options.results / "gpu.md").write_text("\n".join(lines) + "\n")
     print("\n".join(["", *lines]))
 

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from gpu_step import paper_model
+from paper_models import paper_model
 from resident import reset_peak, resident
 
 from tessera import _C
