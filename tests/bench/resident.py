@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """How much memory a call takes at its worst."""
 
+import ctypes
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ def measured_growth(call: Callable[[], object], device: str) -> float:
         call()
         torch.cuda.synchronize()
         return (torch.cuda.max_memory_allocated() - before) / 2**20
+    ctypes.CDLL(None).malloc_trim(0)  # what others freed goes back to the system, or `call` would take it unseen
     before = resident("VmRSS")
     reset_peak()
     call()

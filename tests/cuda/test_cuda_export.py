@@ -15,10 +15,12 @@ from tessera_export.systems import random_liquid
 
 pytestmark = needs_gpu
 
-#: MiB an atom for "first" in float64: embedding, stage 0 and stage 1 twice; 0.152 is counted with all kept.
+#: MiB an atom for "first" in float64, plain kernels: embedding, stage 0, stage 1 twice; 0.152 is counted with all kept.
 TIGHT = 0.09
 #: Relative: float64 sums in another order, through two compilations.
 RELATIVE = 1e-10
+#: eV and eV/Å: roundings of float32 through two stages, as in test_cuda_artifact.py.
+FLOAT32_ATOL = 5e-6
 #: The linear model is fitted at 1000 and 2000 atoms; allocations are rounded up to 512 bytes each.
 MEMORY_RELATIVE = 0.1
 
@@ -30,16 +32,16 @@ def forces(path, model, system):
 
 def test_a_program_that_recomputes_gives_the_same_on_a_gpu(artifact):
     model, system = load_model("first").double(), random_liquid(np.random.default_rng(15), 60, [1, 6, 8])
-    plain = forces(artifact("first", "float64", device="cuda"), model, system)
-    path = artifact("first", "float64", device="cuda", recompute=TIGHT)
+    plain = forces(artifact("first", "float64", device="cuda", kernels="plain"), model, system)
+    path = artifact("first", "float64", device="cuda", recompute=TIGHT, kernels="plain")
     assert _C.read_passport(str(path)).recompute
     frugal = forces(path, model, system)
     assert float((plain - frugal).abs().max()) <= RELATIVE * float(plain.abs().max())
 
 
-@pytest.mark.parametrize("recompute", [None, TIGHT])
-def test_the_passport_predicts_the_peak_of_a_run_of_another_size(artifact, recompute):
-    path = artifact("first", "float64", device="cuda", recompute=recompute)
+@pytest.mark.parametrize(("kernels", "recompute"), [("plain", None), ("plain", TIGHT), ("fused", None)])
+def test_the_passport_predicts_the_peak_of_a_run_of_another_size(artifact, kernels, recompute):
+    path = artifact("first", "float64", device="cuda", recompute=recompute, kernels=kernels)
     memory = _C.read_passport(str(path)).memory
     assert memory.measured
     graph = random_graph(load_model("first").cutoffs, 3, rows=6000)
@@ -62,3 +64,14 @@ def test_tf32_is_in_the_passport_and_in_the_products(artifact):
         coarse = forces(path, model, system)
     fine = forces(artifact("first", "float32", device="cuda"), model, system)
     assert 1e-6 < float((coarse - fine).abs().max()) < 1e-2  # eV and eV/Å; factors lose 13 of 23 bits
+
+
+def test_tf32x3_is_in_the_passport_and_errs_no_more_than_float32(artifact):
+    model, system = load_model("first"), random_liquid(np.random.default_rng(15), 60, [1, 6, 8])
+    path = artifact("first", "float32", device="cuda", matmul="tf32x3", kernels="fused")
+    assert _C.read_passport(str(path)).matmul == "tf32x3"
+    split = forces(path, model, system)
+    fine = forces(artifact("first", "float32", device="cuda", kernels="fused"), model, system)
+    count = len(system.positions)
+    assert not torch.equal(split, fine)
+    assert float((split[count:] - fine[count:]).abs().max()) < FLOAT32_ATOL  # gradients: energies round at 1e3 eV

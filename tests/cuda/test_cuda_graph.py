@@ -57,8 +57,9 @@ def test_a_walk_with_rebuilds_is_that_of_the_cpu(artifact, graph):
     assert 0 < report["peak_bytes"] < 2**30
 
 
-def test_replay_gives_the_bits_of_direct_execution(artifact):
-    path = artifact("first", "float32", device="cuda")
+@pytest.mark.parametrize("kernels", ["plain", "fused"])
+def test_replay_gives_the_bits_of_direct_execution(artifact, kernels):
+    path = artifact("first", "float32", device="cuda", kernels=kernels)
     frames = wandering(6)
     replayed, direct = (run_ranks(path, 1, frames, graph=graph) for graph in ("on", "off"))
     assert np.array_equal(replayed.forces, direct.forces)
