@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: MIT
 # Builds Tessera with CUDA, tests it on the GPU of this machine and measures: prints the tables last.
 #
-#   tests/cuda/run_all.sh [build|cpp|test|sanitize|kernels|bench|nve|ranks ...]      default: all eight
+#   tests/cuda/run_all.sh [build|cpp|test|sanitize|kernels|bench|waterfall|nve|ranks ...]      default: all nine
+#   tests/cuda/run_all.sh artifacts|beside|alone                                       the parts of test
 #
+# PYTEST_ARGS, KERNELS_ARGS, BENCH_ARGS, WATERFALL_ARGS, RANKS_ARGS: more arguments; TEST_LIMIT: seconds of a group of
+# tests; TESSERA_PAPER: a folder of artifacts that were made before (gpu_step.py --export NAME)
 # GTEST_SOURCE   sources of GoogleTest (optional: without them no C++ tests)
 # PYTHON         python with torch for CUDA, pybind11, pytest, ase (default python3)
 # TESSERA_PREFIX prefix of MPI and LAMMPS: lib/libmpi.so, bin/mpiexec, lammps/lmp, lammps/include (optional)
@@ -13,7 +16,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python3}
 prefix=${TESSERA_PREFIX:-}
 results=${RESULTS:-$root/tests/bench/results}
-stages=${*:-build cpp test sanitize kernels bench nve ranks}
+stages=${*:-build cpp test sanitize kernels bench waterfall nve ranks}
 mkdir -p "$results"
 export PYTHONPATH=$root/python:$root/export:$root/tests:$root/tests/python:$root/tests/lammps:$root/tests/bench${PYTHONPATH:+:$PYTHONPATH}
 failures=""
@@ -53,32 +56,90 @@ cpp() {  # the kernels of one source for host and GPU, on both; one device is en
   return $code
 }
 
-artifacts() {  # those of the tests, all at once: each takes a core for about a minute
-  local arguments
-  for arguments in '"first", "float64"' '"first", "float64", (), "cuda"' '"first", "float32", (), "cuda"' \
-    '"tiny", "float64"' '"tiny", "float32", (), "cuda"' '"demo", "float64"' '"demo", "float64", (), "cuda"' \
-    '"demo", "float32", (), "cuda"'; do
-    OMP_NUM_THREADS=2 "$python" -c "from exported import Request, export; export(Request($arguments))" \
-      >> "$results/export.log" 2>&1 &
+artifacts() {  # those of the tests and of NVE, all at once: each takes a core for about a minute
+  local request
+  local -a started=()
+  for request in '"first", "float64"' '"tiny", "float64"' \
+    '"first", "float64", (), "cuda", kernels="plain"' '"first", "float64", (), "cuda", kernels="fused"' \
+    '"first", "float32", (), "cuda", kernels="plain"' '"first", "float32", (), "cuda", kernels="fused"' \
+    '"first", "float64", (), "cuda", 0.09, kernels="plain"' '"first", "float32", (), "cuda", matmul="tf32"' \
+    '"first", "float32", (), "cuda", matmul="tf32x3", kernels="fused"' \
+    '"tiny", "float32", (), "cuda", kernels="plain"' '"tiny", "float32", (), "cuda", kernels="fused"' \
+    '"demo", "float64", ("H", "O"), kernels="fused"' \
+    '"demo", "float64", ("H", "O"), "cuda", kernels="plain"' '"demo", "float64", ("H", "O"), "cuda", kernels="fused"' \
+    '"demo", "float32", ("H", "O"), "cuda", kernels="plain"' '"demo", "float32", ("H", "O"), "cuda", kernels="fused"'; do
+    OMP_NUM_THREADS=1 "$python" -c "from exported import Request, export; export(Request($request))" \
+      > "$results/export_${#started[@]}.log" 2>&1 &
+    started+=("$! $request")
   done
-  wait
+  local code=0 number=0 one
+  for one in "${started[@]}"; do
+    wait "${one%% *}" || { code=1; echo "export of ${one#* } failed: $(tail -1 "$results/export_$number.log" | cut -c1-300)"; }
+    number=$((number + 1))
+  done
+  return $code
+}
+
+pytest_log() {  # name, arguments of pytest: its log is results/test_NAME.log
+  local name=$1
+  shift
+  # shellcheck disable=SC2086
+  (cd "$root" && timeout "${TEST_LIMIT:-240}" "$python" -m pytest -p no:cacheprovider -q -s --durations=5 "$@" \
+    ${PYTEST_ARGS:-} > "$results/test_$name.log" 2>&1)
+}
+
+report() {  # name, exit status of pytest
+  local log=$results/test_$1.log
+  echo "--- $1: status $2; $(grep -E "passed|failed|error|skipped" "$log" | tail -1)"
+  [ "$2" -eq 0 ] && return 0
+  grep -E "^(FAILED|ERROR)" "$log" | head -20 | cut -c1-250
+  grep -E -B3 "^E  " "$log" | head -60 | cut -c1-250
+  [ "$2" -ne 124 ] || { echo "out of time; at the end:"; tail -2 "$log" | cut -c1-250; }
+  return 1
+}
+
+beside() {  # groups of tests side by side on one GPU; none of them measures
+  local folder=$root/tests/cuda name code=0 group
+  local -a names=() pids=()
+  for group in plain fused gates tables train others; do
+    case $group in
+      plain) pytest_log plain "$folder/test_cuda_artifact.py" -k "not fused" & ;;
+      fused) pytest_log fused "$folder/test_cuda_artifact.py" -k fused & ;;
+      gates) pytest_log gates "$folder/test_cuda_triton.py" -k edge_attention & ;;
+      tables) pytest_log tables "$folder/test_cuda_triton.py" -k "not edge_attention" & ;;
+      train) pytest_log train "$folder/test_cuda_train.py" & ;;
+      others) pytest_log others "$folder" --ignore-glob="*_artifact.py" --ignore-glob="*_triton.py" \
+        --ignore-glob="*_train.py" --ignore-glob="*_speed.py" --ignore-glob="*_memory.py" & ;;
+    esac
+    names+=("$group")
+    pids+=($!)
+  done
+  for name in "${!names[@]}"; do
+    wait "${pids[$name]}"
+    report "${names[$name]}" $? || code=1
+  done
+  cat "$results"/test_*.log | grep "^GPU" > "$results/differences.log"
+  return $code
+}
+
+alone() {  # tests that measure time, or memory of the whole device
+  pytest_log alone "$root/tests/cuda/test_cuda_speed.py" "$root/tests/cuda/test_cuda_memory.py"
+  report alone $?
 }
 
 tests() {
-  artifacts
-  (cd "$root" && "$python" -m pytest -p no:cacheprovider -q -s tests/cuda ${PYTEST_ARGS:-} > "$results/test.log" 2>&1)
-  local code=$?
-  grep "^GPU" "$results/test.log"
-  grep -E "^(FAILED|ERROR)" "$results/test.log" | head -40
-  [ $code -eq 0 ] || grep -E -B3 "^E  " "$results/test.log" | head -60
-  tail -3 "$results/test.log"
+  local code=0
+  artifacts || code=1
+  beside || code=1
+  alone || code=1
+  cat "$results/differences.log"
   return $code
 }
 
 sanitize() {  # bad accesses and races; the same bits with blocking launches
   local model code=0 tool
   model=$(cd "$root" && "$python" -c 'from exported import Request, export
-print(export(Request("tiny", "float32", (), "cuda")))') || return 1
+print(export(Request("tiny", "float32", (), "cuda", kernels="fused")))') || return 1
   for tool in memcheck racecheck; do
     (cd "$root" && timeout "${SANITIZE_LIMIT:-240}" compute-sanitizer --tool $tool --error-exitcode 9 \
       "$python" tests/cuda/twenty_steps.py "$model" > "$results/$tool.log" 2>&1) || code=1
@@ -103,6 +164,12 @@ bench() {
   "$python" "$root/tests/bench/gpu_step.py" --results "$results" --commit "${COMMIT:-unknown}" ${BENCH_ARGS:---lammps --lists}
 }
 
+waterfall() {  # a step piece by piece, at the size of the paper's table
+  # shellcheck disable=SC2086
+  (cd "$root" && "$python" -m tests.bench.step --device cuda --model paper --sizes 224 --results "$results" \
+    --commit "${COMMIT:-unknown}" ${WATERFALL_ARGS:---variants plain,compiled,fused,tables,tf32x3,recompute,tf32})
+}
+
 nve() {
   "$python" "$root/tests/bench/gpu_nve.py" --results "$results" --commit "${COMMIT:-unknown}"
 }
@@ -118,12 +185,14 @@ for name in $stages; do
     build) stage build build ;;
     cpp) stage cpp cpp ;;
     test) stage test tests ;;
+    artifacts | beside | alone) stage "$name" "$name" ;;
     sanitize) stage sanitize sanitize ;;
     kernels) stage kernels kernels ;;
     bench) stage bench bench ;;
+    waterfall) stage waterfall waterfall ;;
     nve) stage nve nve ;;
     ranks) stage ranks ranks ;;
-    *) echo "expected build, cpp, test, sanitize, kernels, bench, nve or ranks, found $name"; exit 2 ;;
+    *) echo "expected build, cpp, test, sanitize, kernels, bench, waterfall, nve, ranks or a part of test, found $name"; exit 2 ;;
   esac
 done
 [ -z "$failures" ] || { echo "FAILED:$failures"; exit 1; }

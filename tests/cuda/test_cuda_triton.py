@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The fused Triton kernels on a GPU, against plain torch on the CPU in float64."""
 
+import itertools
+
 import pytest
 import torch
 from gpu import GPU, needs_gpu
-from small_graph import small_list, values
+from small_graph import small_list
 from triton_cases import (
     EDGE,
     TABLE,
@@ -27,6 +29,7 @@ from tessera.ops import triton_edges
 pytestmark = needs_gpu
 
 KINDS = (EDGE, TABLE)
+DTYPES = (torch.float64, torch.float32)
 #: Scalars and value planes a head, heads, moments: lanes idle; few heads; the paper's model with both messages.
 SHAPES = [(2, 3, 6, 3), (3, 4, 8, 1), (8, 18, 128, 1), (8, 18, 128, 3)]
 #: More edges a sum than the small list of the CPU: 12000 edges of 301 receivers.
@@ -34,11 +37,17 @@ LARGE_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-3}
 is_smooth_or_not = pytest.mark.parametrize("is_smooth", [False, True], ids=["largest", "smooth"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@is_smooth_or_not
-def test_message_and_gradients_equal_the_reference(kind, shape, is_smooth, dtype):
+def message_cases():
+    """All variants of the small shapes; of the paper's, which take Triton seconds each to compile, those that run."""
+    for kind, shape, dtype, is_smooth in itertools.product(KINDS, SHAPES[:2], DTYPES, (False, True)):
+        yield kind, shape, dtype, is_smooth
+    for kind, shape, dtype in itertools.product(KINDS, SHAPES[2:], DTYPES):
+        yield kind, shape, dtype, False
+    yield TABLE, SHAPES[2], torch.float32, True
+
+
+@pytest.mark.parametrize(("kind", "shape", "dtype", "is_smooth"), list(message_cases()), ids=str)
+def test_message_and_gradients_equal_the_reference(kind, shape, dtype, is_smooth):
     edges = small_list()
     inputs = attention_inputs(edges, kind, shape)
     expected = attention_outcome(reference, edges, kind, inputs, is_smooth)
@@ -46,7 +55,7 @@ def test_message_and_gradients_equal_the_reference(kind, shape, is_smooth, dtype
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_large_list_gives_the_reference(kind, dtype):
     edges = small_list(301, 40, 12000)
     inputs = attention_inputs(edges, kind, SHAPES[2])
@@ -75,7 +84,7 @@ def test_a_tile_of_rows_gives_the_bits_of_single_rows(kind, monkeypatch):
     edges = small_list(301, 40, 12000)
     inputs = attention_inputs(edges, kind, SHAPES[2])
     outcomes = []
-    for size in (1, 2, 4):
+    for size in (1, 2):
         monkeypatch.setattr(triton_attention_ops, "LARGEST_TILE", size)
         monkeypatch.setattr(triton_attention_ops, "LARGEST_STATE", 186)
         outcomes.append(
@@ -86,7 +95,7 @@ def test_a_tile_of_rows_gives_the_bits_of_single_rows(kind, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_edges_that_tie_for_the_largest_score_share_its_gradient(kind, dtype):
     edges = small_list()
     inputs = tied_inputs(edges, kind, SHAPES[1])
@@ -137,7 +146,7 @@ def test_lists_without_edges_or_halo_rows_are_accepted(kind, owned, halo, edges)
     assert_equal(found, expected, torch.float64)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("degrees", "channels"), [(1, 4), (2, 3), (3, 256)])
 def test_table_sums_and_gradients_equal_the_reference(degrees, channels, dtype):
     edges = small_list()
@@ -180,38 +189,3 @@ def test_linear_maps_in_halves_err_as_float32_does(num_rows, inputs, outputs):
     for ours, theirs, expected in zip((*found, *compiled), plain * 2, exact * 2, strict=True):
         ours_error, plain_error = ((other - expected).square().mean().sqrt() for other in (ours, theirs))
         assert ours_error <= 3 * plain_error + 1e-8
-
-
-class Step(torch.nn.Module):
-    def __init__(self, recorded):
-        super().__init__()
-        self.recorded = recorded
-
-    def forward(self, *inputs):
-        return self.recorded(*inputs)
-
-
-def test_a_compiled_step_with_other_extents_gives_what_the_eager_step_gives(tmp_path):
-    from torch.export import Dim  # noqa: PLC0415
-    from torch.fx.experimental.proxy_tensor import make_fx  # noqa: PLC0415
-    from triton_ahead import step, step_inputs  # noqa: PLC0415
-
-    tensors, dims = step_inputs()
-    tensors = [tensor.to(GPU) for tensor in tensors]
-    recorded = make_fx(step, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*tensors)
-    free = {name: Dim(name, min=2) for name in ("N", "M", "E")}
-    shapes = tuple(None if axes is None else {0: free[axes[0]]} for axes in dims)
-    program = torch.export.export(Step(recorded), tuple(tensors), dynamic_shapes=(shapes,), strict=False)
-    package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "step.pt2"))
-    compiled = torch._inductor.aoti_load_package(package)
-
-    edges = small_list(301, 40, 12000)
-    inputs = attention_inputs(edges, TABLE, SHAPES[2])
-    sums = sum_inputs(edges, 3, 256)
-    inputs["table"] = values(300, 2, 128, seed=8).detach()  # as many rows as the traced step has
-    sums["table"] = values(300, 3, 256, seed=9).detach()
-    arguments = [*inputs.values(), edges.receiver, edges.sender, edges.receiver_range, edges.sender_order,
-                 edges.sender_range, sums["harmonics"], sums["table"]]  # fmt: skip
-    ready = [x.detach().to(GPU, torch.float32 if x.is_floating_point() else x.dtype) for x in arguments]
-    for found, expected in zip(compiled(*ready), step(*ready), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
