@@ -2,7 +2,7 @@
 """Where a step's time goes: the same step in plain PyTorch, compiled, with fused kernels, with tables, and so on.
 
     python -m tests.bench.step [--device cpu|cuda] [--model demo|paper|anchor] [--sizes 111,222] [--repeats 5]
-        [--variants plain,compiled,fused,tables,...] [--budget 0.4] [--results FOLDER --commit NAME]
+        [--variants plain,compiled,fused,tables,...] [--budget 0.45] [--results FOLDER --commit NAME]
 
 Sizes are replications of the box of 216 waters. On a CPU all variants of a size run in turn in each round, so that a
 noisy machine treats them alike, and take the edges as given; on a GPU each runs alone, and a step is that of the engine
@@ -186,7 +186,7 @@ def read_options() -> tuple[argparse.Namespace, dict[str, Variant]]:
     parser.add_argument("--sizes", default="111")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--variants", default="plain,compiled,fused,tables")
-    parser.add_argument("--budget", type=float, default=0.4, help="MiB an atom of the variant recompute")
+    parser.add_argument("--budget", type=float, default=0.45, help="MiB an atom of the variant recompute")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--commit", default="unknown")
     options = parser.parse_args()
