@@ -61,3 +61,25 @@ def test_the_compiled_step_equals_the_eager_one(tmp_path):
     for batch in run.order(0):
         for pack in run.packs(batch):
             check_agreement(compiled, eager, pack, torch.float64)
+
+
+def test_the_recorded_step_equals_the_eager_one_for_every_batch_and_after_updates(tmp_path):
+    run = start(config(tmp_path, labelled_frames(6), optimizer=OPTIMIZER, device="cuda", record=True), "cuda")
+    eager = eager_step(run.model, run.parameters, run.settings.loss)
+    run.record_step()
+    for epoch in range(2):
+        for batch in run.order(epoch):
+            (pack,) = run.packs(batch)
+            assert not pack.graph.element.is_cuda  # page-locked: the recording copies it
+            expected = [one.clone() for one in eager(pack.to("cuda"))]
+            for found, value in zip(run.gradients([pack]), expected, strict=True):
+                assert float((found - value).abs().max()) < SAME * max(1.0, float(value.abs().max()))
+            run.optimizer.update(expected[1:])
+
+
+def test_a_recorded_run_ends_where_an_eager_one_does(tmp_path):
+    found = []
+    for name, record in (("eager", False), ("recorded", True)):
+        path = config(tmp_path / name, labelled_frames(6), optimizer=OPTIMIZER, device="cuda", record=record)
+        found.append(weights(trained(path, "cuda")))
+    assert float((found[1] - found[0]).abs().max()) < SAME * float(found[0].abs().max())

@@ -17,7 +17,7 @@ from tessera.train.edges import find_edges
 from tessera.train.errors import TrainError
 from tessera.train.frames import Frame
 from tessera.train.loss import loss_and_gradients, penalty, predict
-from tessera.train.packs import Counts, make_packs
+from tessera.train.packs import Counts, Extents, make_pack
 from tessera.train.settings import LossSettings
 from tessera.train.step import check_agreement, compiled_step, eager_step, trace_step
 
@@ -46,29 +46,51 @@ def model():
     return random_model(small_config(lmax=1, cutoffs=(3.0,), num_basis=6))
 
 
-def packs_of(model, frames, counts=None):
+def pack_of(model, frames, counts=None, room=None):
     edges = [find_edges(one, max(model.cutoffs)) for one in frames]
-    return make_packs(model, frames, edges, counts or Counts.of(frames))
+    return make_pack(model, frames, edges, counts or Counts.of(frames), room)
 
 
-def test_forces_in_the_loss_are_those_of_a_single_evaluation():
+def test_energies_and_forces_of_frames_side_by_side_are_those_of_each_alone():
     model = random_model(small_config())
-    packs = packs_of(model, FRAMES)
-    assert [int(pack.graph.charge) for pack in packs] == [0, 1]
-    found = [predict(model, pack, create_graph=True) for pack in packs]
-    for place, (one, start) in enumerate(zip(FRAMES, (0, 6, 0), strict=True)):
-        prediction, row = (found[0], place) if place < 2 else (found[1], 0)
+    prediction = predict(model, pack_of(model, FRAMES), create_graph=True)
+    start = 0
+    for place, one in enumerate(FRAMES):
         graph = build_graph(model, one.numbers, one.positions, one.cell, one.periodic, one.charge)
         energy, gradients = energy_and_edge_gradients(model, graph)
         forces, strain = forces_and_strain(graph, gradients)
         own = prediction.forces[start : start + len(one.numbers)]
-        assert float((prediction.energy[row] - energy.sum()).abs().detach()) < ROUNDING
+        start += len(one.numbers)
+        assert float((prediction.energy[place] - energy.sum()).abs().detach()) < ROUNDING
         assert float((own - forces).abs().max().detach()) < ROUNDING
-        assert float((prediction.virial[row] - strain).abs().max().detach()) < ROUNDING
+        assert float((prediction.virial[place] - strain).abs().max().detach()) < ROUNDING
+    uncharged = predict(model, pack_of(model, [*FRAMES[:2], dataclasses.replace(FRAMES[2], charge=0)]),
+                        create_graph=True)  # fmt: skip
+    assert float((uncharged.energy[2] - prediction.energy[2]).abs().detach()) > 1e3 * ROUNDING
+
+
+def test_padding_changes_neither_loss_nor_gradients(model):
+    def room(needed):
+        assert needed == Extents(17, 4, (len(bare.graph.lists[0].receiver),))
+        return Extents(29, 9, (needed.edges[0] + 31,))
+
+    bare = pack_of(model, FRAMES)
+    padded = pack_of(model, FRAMES, room=room)
+    assert padded.graph.element.shape == (29,)
+    assert padded.labels.energy.shape == (9,)
+    receiver = padded.graph.lists[0].receiver
+    assert bool((receiver.diff() >= 0).all())
+    assert set(receiver[-33:].tolist()) == set(range(15, 29))
+    parameters = list(model.parameters())
+    for found, expected in zip(
+        loss_and_gradients(model, parameters, padded, LOSS), loss_and_gradients(model, parameters, bare, LOSS),
+        strict=True,
+    ):  # fmt: skip
+        assert float((found - expected).abs().max()) < ROUNDING * max(1.0, float(expected.abs().max()))
 
 
 def test_gradients_are_those_of_finite_differences(model):
-    (pack,) = packs_of(model, FRAMES[:2])
+    pack = pack_of(model, FRAMES[:2])
     parameters = list(model.parameters())
     weights = torch.tensor([LOSS.energy, LOSS.forces, LOSS.stress], dtype=torch.float64)
 
@@ -99,8 +121,8 @@ def test_shares_of_a_batch_add_up_to_the_batch(model):
         return [sum(values) for values in zip(*results, strict=True)]
 
     counts = Counts.of(FRAMES)
-    whole = total(packs_of(model, FRAMES))
-    shared = total(packs_of(model, FRAMES[::2], counts) + packs_of(model, FRAMES[1::2], counts))
+    whole = total([pack_of(model, FRAMES)])
+    shared = total([pack_of(model, FRAMES[::2], counts), pack_of(model, FRAMES[1::2], counts)])
     for found, expected in zip(shared, whole, strict=True):
         assert float((found - expected).detach().abs().max()) < ROUNDING * max(1.0, float(expected.abs().max()))
 
@@ -113,7 +135,7 @@ def test_the_huber_penalty_is_a_square_that_goes_on_as_its_tangent():
 
 def test_missing_labels_weigh_nothing(model):
     bare = dataclasses.replace(FRAMES[1], energy=None)
-    terms = sum(loss_and_gradients(model, list(model.parameters()), pack, LOSS)[0] for pack in packs_of(model, [bare]))
+    terms, *_ = loss_and_gradients(model, list(model.parameters()), pack_of(model, [bare]), LOSS)
     assert terms[0] == 0
     assert terms[1] > 0
     assert terms[2] == 0
@@ -125,7 +147,7 @@ def test_the_recorded_step_equals_the_eager_one_for_any_extents_and_weights():
     recorded = trace_step(model, parameters, LOSS)
     lonely = frame(1, periodic=False)  # an atom without an edge
     for frames in (FRAMES[:2], [lonely], FRAMES[2:]):
-        (pack,) = packs_of(model, frames)
+        pack = pack_of(model, frames)
         for found, expected in zip(
             recorded(*parameters, *pack.flat()), loss_and_gradients(model, parameters, pack, LOSS), strict=True
         ):
@@ -141,7 +163,7 @@ def test_the_compiled_step_equals_the_eager_one_for_any_extents_and_weights(dtyp
     parameters = list(model.parameters())
     eager, compiled = (make(model, parameters, LOSS) for make in (eager_step, compiled_step))
     for frames in (FRAMES[:2], FRAMES[2:], FRAMES[1:2]):
-        (pack,) = packs_of(model, frames)
+        pack = pack_of(model, frames)
         check_agreement(compiled, eager, pack, dtype)
         with torch.no_grad():
             parameters[0].add_(0.1)
@@ -168,7 +190,7 @@ def test_a_step_makes_and_reads_tensors_on_the_models_device_alone(attention):
     # `meta` stands for a GPU: tensors without values, which no operator mixes up with the host's.
     config = dataclasses.replace(small_config(attention, softmax="smooth"), repulsion=RepulsionRange())
     model = random_model(config).to("meta")
-    pack = packs_of(model, FRAMES[:1])[0].to("meta")
+    pack = pack_of(model, FRAMES[:1]).to("meta")
     with OneDevice("meta") as watch:
         terms, *gradients = loss_and_gradients(model, list(model.parameters()), pack, LOSS)
         predict(model, pack, create_graph=False)
@@ -178,7 +200,7 @@ def test_a_step_makes_and_reads_tensors_on_the_models_device_alone(attention):
 
 
 def test_a_compiled_step_that_disagrees_is_refused(model):
-    (pack,) = packs_of(model, FRAMES[:2])
+    pack = pack_of(model, FRAMES[:2])
     eager = eager_step(model, list(model.parameters()), LOSS)
     assert check_agreement(eager, eager, pack, torch.float64) == 0
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tessera.checkpoint import load_checkpoint
-from tessera.train.dataset import read_dataset
+from tessera.train.dataset import Dataset, read_dataset
 from tessera.train.measure import errors_by_kind
 from tessera.train.settings import DataSettings, TrainSettings
 
@@ -25,8 +25,13 @@ def measure(models: Mapping[str, Path], frames: Sequence[Path], device: str) -> 
     """
     names = tuple(str(path.resolve()) for path in frames)
     data = read_dataset(TrainSettings(DataSettings(names, split_key="split", kind_key="config_type")))
-    loaded = {name: load_checkpoint(path).to(device) for name, path in models.items()}
     data.training = []
+    return measure_frames(models, data, device)
+
+
+def measure_frames(models: Mapping[str, Path], data: Dataset, device: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Return :func:`measure` of the held-out frames of `data`."""
+    loaded = {name: load_checkpoint(path).to(device) for name, path in models.items()}
     data.find_neighbors(max(max(model.cutoffs) for model in loaded.values()), quiet=False)
     return {name: errors_by_kind(model, data.validation, data.validation_edges) for name, model in loaded.items()}
 

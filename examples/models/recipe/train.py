@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Train the demo model in two stages and measure it: nine minutes on one GPU, with reading about ten.
+"""Train the demo model in two stages and measure it: as long as `minutes` of the stages say, and reading.
 
-    python train.py frames.extxyz.gz more.extxyz.gz --output demo --device cuda
+    python train.py frames.extxyz.gz more.extxyz.gz --output demo --device cuda --record
 
 The start is the bundled model with `softmax: smooth`, under which its errors are the same and its energy has no steps.
 What comes out: demo/stage1 and demo/stage2 (tessera-train's files; stage2/model.pt and config.yaml are the model) and
@@ -10,15 +10,20 @@ demo/metrics.json with the errors of the start and of each stage on the held-out
 
 import argparse
 import json
+import logging
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
-from measure import measure, table
+from measure import measure_frames, table
 
-from tessera.train.cli import main as train
+from tessera.train.dataset import Dataset
+from tessera.train.errors import TrainError
+from tessera.train.ranks import Ranks
+from tessera.train.run import Run
+from tessera.train.settings import read_settings
 
 HERE = Path(__file__).resolve().parent
 STAGES = ("stage1", "stage2")
@@ -39,36 +44,61 @@ def stage_config(name: str, frames: list[Path], output: Path, arguments: argpars
     before = "start" if name == STAGES[0] else STAGES[STAGES.index(name) - 1]
     config["data"]["files"] = [str(path.resolve()) for path in frames]
     config["model"]["checkpoint"] = str(output / before / "model.pt")
-    config |= {"output": str(output / name), "device": arguments.device, "compile": arguments.compile}
+    config |= {"output": str(output / name), "device": arguments.device, "record": arguments.record}
     if arguments.epochs:
         config["optimizer"]["epochs"] = arguments.epochs
+    if arguments.minutes:
+        config["optimizer"]["minutes"] = arguments.minutes[STAGES.index(name)]
+    if arguments.batch_edges:
+        config["optimizer"]["batch_edges"] = arguments.batch_edges
     return config
 
 
-def main() -> int:
-    """Run both stages and the measurements; returns the exit code."""
+def train(path: Path, data: Dataset | None) -> Dataset:
+    """Run one stage as tessera-train does; returns its frames, which the next one need not read again."""
+    settings = read_settings(path)
+    run = Run(settings, Ranks(settings.device), data)
+    run.prepare_output(resume=False)
+    run.train()
+    return run.data
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("frames", type=Path, nargs="+", help="extended XYZ with split= and config_type=")
     parser.add_argument("--output", type=Path, required=True, help="a new folder")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--start", type=Path, default=HERE.parent / "model.pt", help="model.pt beside its config.yaml")
     parser.add_argument("--epochs", type=int, help="end each stage after so many epochs, if the clock does not before")
-    parser.add_argument("--compile", action="store_true", help="compile the steps first, which takes minutes a stage")
-    arguments = parser.parse_args()
+    parser.add_argument("--minutes", type=float, nargs=len(STAGES), help="of each stage, instead of its config's")
+    parser.add_argument("--batch-edges", type=int, help="edges a step, instead of those of the configs")
+    parser.add_argument("--record", action="store_true", help="on a GPU: replay the step as CUDA graphs")
+    return parser
+
+
+def main() -> int:
+    """Run both stages and the measurements; returns the exit code."""
+    arguments = build_parser().parse_args()
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("tessera").setLevel(logging.INFO)
     output = arguments.output.resolve()
     if output.exists():
         sys.stderr.write(f"train.py: error: expected a new folder for --output, found {output}; name another\n")
         return 2
     write_start(output / "start", arguments.start)
+    data: Dataset | None = None
     for name in STAGES:
         path = output / f"{name}.yaml"
         config = stage_config(name, arguments.frames, output, arguments)
         path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-        code = train([str(path)])
-        if code:
-            return code
+        try:
+            data = train(path, data)
+        except TrainError as error:
+            sys.stderr.write(f"train.py: error: {error}\n")
+            return 2
     models = {name: output / name / "model.pt" for name in ("start", *STAGES)}
-    metrics = measure(models, arguments.frames, arguments.device)
+    metrics = measure_frames(models, data, arguments.device)
     print(table(metrics))
     (output / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
     return 0

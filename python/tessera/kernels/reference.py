@@ -46,7 +46,7 @@ def segment_max(values: Tensor, active: Tensor, edges: EdgeList) -> Tensor:
 
 def edge_dot(query: Tensor, key: Tensor, edges: EdgeList) -> Tensor:
     """Multiply receiver's query by sender's key, head by head: [N, H, D], [M, H, D] -> [E, H]."""
-    return (query[edges.receiver] * key[edges.sender]).sum(-1)
+    return (_rows(query, edges.receiver) * _rows(key, edges.sender)).sum(-1)
 
 
 def weighted_sum(weights: Tensor, values: Tensor, edges: EdgeList) -> Tensor:
@@ -55,7 +55,7 @@ def weighted_sum(weights: Tensor, values: Tensor, edges: EdgeList) -> Tensor:
     Channel c belongs to head c mod H (E2Former V2 specification, section 3.5).
     """
     repeats = values.shape[2] // weights.shape[2]
-    sent = values[edges.sender]
+    sent = _rows(values, edges.sender)
     moments = [
         segment_sum(weights[:, place].repeat(1, repeats)[:, None, :] * sent, edges) for place in range(weights.shape[1])
     ]
@@ -87,7 +87,7 @@ def edge_attention(
     """
     num_scalars = query.shape[1]
     key, value = payload.split((num_scalars, payload.shape[1] - num_scalars), dim=1)
-    score = gates[:, 0] * (query[edges.receiver] * key[edges.sender]).sum(1)
+    score = gates[:, 0] * (_rows(query, edges.receiver) * _rows(key, edges.sender)).sum(1)
     largest = segment_max(score, active, edges)
     shift = largest.detach().clamp(min=0.0) if is_smooth else largest.detach()
     floor = torch.exp(-shift) if is_smooth else torch.exp(largest - shift)
@@ -95,7 +95,7 @@ def edge_attention(
     relative = torch.where(active[:, None], score - shift[edges.receiver], torch.zeros_like(score))
     weight = torch.exp(relative) * torch.where(active, envelope, torch.zeros_like(envelope))[:, None]
     normalizer = segment_sum(weight, edges) + NORMALIZER_FLOOR * floor
-    sent = (weight * gates[:, 1])[:, None] * value[edges.sender]
+    sent = (weight * gates[:, 1])[:, None] * _rows(value, edges.sender)
     moments = [segment_sum(factor[:, place, None, None] * sent, edges) for place in range(factor.shape[1])]
     return torch.stack(moments, dim=1) / normalizer[:, None, None]
 
@@ -150,7 +150,7 @@ def harmonic_dot(harmonics: Tensor, features: Tensor, edges: EdgeList) -> Tensor
 
     The transpose of :func:`outer_sum` in its second argument.
     """
-    products = harmonics[:, :, None] * features[edges.receiver]
+    products = harmonics[:, :, None] * _rows(features, edges.receiver)
     degrees = range(round(harmonics.shape[1] ** 0.5))
     return torch.stack([products[:, degree**2 : (degree + 1) ** 2].sum(1) for degree in degrees], dim=1)
 
@@ -182,6 +182,11 @@ def halo_wait(payload: Tensor, ticket: Tensor, plan: Tensor, edges: EdgeList, li
     if edges.halo_rows is None:
         raise ValueError(f"expected halo_rows for {edges.num_halo} halo rows, found None; say whom they copy")
     return torch.cat([payload, payload[edges.halo_rows]])
+
+
+def _rows(values: Tensor, rows: Tensor) -> Tensor:
+    """Gather [N, ...] by int64 [E]; unlike that of values[rows], the derivative does not sort the edges on a GPU."""
+    return values.index_select(0, rows)
 
 
 def _degree_of_row(num_degrees: int, device: torch.device) -> Tensor:

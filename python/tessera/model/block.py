@@ -54,6 +54,6 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config)
 
     def forward(self, features: Tensor, system: Tensor, edges: StageEdges, graph: Graph, kernels: ModuleType) -> Tensor:
-        """[N, R, C], system vector [C] -> [N, R, C]."""
+        """[N, R, C], system vector [C] or [N, C] -> [N, R, C]."""
         features = features + self.attention(self.attention_norm(features, system), edges, graph, kernels)
         return features + self.feed_forward(self.feed_forward_norm(features))

@@ -31,11 +31,12 @@ class SystemEmbedding(nn.Module):
         self.mix = nn.Linear(2 * channels, channels)
 
     def forward(self, charge: Tensor, multiplicity: Tensor) -> Tensor:
-        """int64 [1] (e), int64 [1] -> [C]."""
+        """int64 [1] (e), int64 [1] -> [C]; one a row, int64 [N], [N] -> [N, C], of frames side by side."""
         low, high = CHARGE_RANGE
-        charge_row = self.charge_table[charge.clamp(low, high) - low]
-        multiplicity_row = self.multiplicity_table[multiplicity.clamp(*MULTIPLICITY_RANGE)]
-        return nn.functional.silu(self.mix(torch.cat([charge_row, multiplicity_row], dim=1)))[0]
+        charge_row = self.charge_table.index_select(0, charge.clamp(low, high) - low)
+        multiplicity_row = self.multiplicity_table.index_select(0, multiplicity.clamp(*MULTIPLICITY_RANGE))
+        vector = nn.functional.silu(self.mix(torch.cat([charge_row, multiplicity_row], dim=1)))
+        return vector[0] if charge.shape[0] == 1 else vector
 
 
 class EdgeDegreeEmbedding(nn.Module):

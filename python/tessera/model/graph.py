@@ -68,9 +68,9 @@ class Graph:
     weight: Tensor
     """float64 [N], 1 for a real row, 0 for padding."""
     charge: Tensor
-    """int64 [1], e."""
+    """int64 [1], e; [N], one a row, where systems of several charges stand side by side (training)."""
     multiplicity: Tensor
-    """int64 [1]."""
+    """int64, as many as charges."""
     lists: list[EdgeList]
     """One a cutoff, ascending."""
 

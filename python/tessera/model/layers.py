@@ -83,8 +83,8 @@ def degree_linear(features: Tensor, row_weight: Tensor, bias: Tensor | None) -> 
 
 
 def scalar_row(values: Tensor, num_rows: int) -> Tensor:
-    """Place [C] in row 0 of an otherwise zero [R, C]."""
-    return nn.functional.pad(values[None], (0, 0, 0, num_rows - 1))
+    """Place [C] in row 0 of an otherwise zero [R, C], or [N, C] in row 0 of [N, R, C]."""
+    return nn.functional.pad(values.unsqueeze(-2), (0, 0, 0, num_rows - 1))
 
 
 class DegreeNorm(nn.Module):
@@ -100,7 +100,7 @@ class DegreeNorm(nn.Module):
         self.register_buffer("balance", balance, persistent=False)
 
     def forward(self, features: Tensor, shift: Tensor | None = None) -> Tensor:
-        """Normalise [N, R, C]; `shift` [C] is added to the scalar row of the result."""
+        """Normalise [N, R, C]; `shift` [C] or [N, C] is added to the scalar row of the result."""
         num_rows = features.shape[1]
         mean = features[:, :1].mean(-1, keepdim=True)
         centered = features - nn.functional.pad(mean, (0, 0, 0, num_rows - 1))
@@ -196,7 +196,9 @@ class EdgeNetwork(nn.Module):
         flat = num_networks * hidden
         by_receiver = receiver_table @ receiver.reshape(flat, -1).T + self.bias_in.reshape(flat)
         by_sender = sender_table @ sender.reshape(flat, -1).T
-        first = basis @ radial.reshape(flat, -1).T + by_receiver[receiver_element] + by_sender[sender_element]
+        # index_select: the derivative of [] sorts all edges, and a GPU then adds those of an element one by one.
+        first = basis @ radial.reshape(flat, -1).T + by_receiver.index_select(0, receiver_element)
+        first = first + by_sender.index_select(0, sender_element)
         x = self._activate(first.view(-1, num_networks, hidden), self.norm_in)
         x = self._activate(_stacked_linear(x, self.weight_mid, self.bias_mid).transpose(0, 1), self.norm_mid)
         return _stacked_linear(x, self.weight_out, self.bias_out)

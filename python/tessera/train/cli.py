@@ -11,13 +11,13 @@ from pathlib import Path
 import tessera
 from tessera.train.errors import TrainError
 from tessera.train.ranks import Ranks
+from tessera.train.record import RecordedStep
 from tessera.train.run import Run
 from tessera.train.settings import read_settings
-from tessera.train.step import Step, compiled_step, eager_step
+from tessera.train.step import compiled_step, eager_step, seconds_of
 
 #: Exit code of a run that was given a bad config or file.
 BAD_INPUT = 2
-TIMED_STEPS = 5
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -30,29 +30,28 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("config", type=Path, help="config.yaml of the run (examples/8-train)")
     parser.add_argument("--resume", action="store_true", help="go on from checkpoint.pt in the output folder")
     parser.add_argument("--until", type=int, metavar="EPOCH", help="stop after this epoch; go on later with --resume")
-    parser.add_argument("--time", action="store_true", help="time the eager and the compiled step; train nothing")
+    parser.add_argument("--time", action="store_true", help="time the kinds of step; train nothing")
     parser.add_argument("--version", action="version", version=f"tessera {tessera.__version__}")
     return parser
 
 
 def time_steps(run: Run) -> str:
-    """Time both steps on the first batch, side by side; returns a table."""
-    packs = run.packs(run.order(0)[0])
+    """Time the kinds of step on the first batch, side by side; returns a table."""
+    device = run.model.reference_energies.device
+    packs = [pack.to(device) for pack in run.packs(run.order(0)[0])]
     atoms = sum(int(pack.graph.weight.sum()) for pack in packs)
     lines = [f"{atoms} atoms a step, {run.settings.device}, {run.settings.dtype}", "step        first, s   then, s"]
-    for name, make in (("eager", eager_step), ("compiled", compiled_step)):
+    kinds = {"eager": eager_step, "recorded": RecordedStep, "compiled": compiled_step}
+    if device.type != "cuda":
+        del kinds["recorded"]
+    for name, make in kinds.items():
+        started = time.perf_counter()
         step = make(run.model, run.parameters, run.settings.loss)
-        first = _seconds(step, packs)
-        then = sorted(_seconds(step, packs) for _ in range(TIMED_STEPS))[TIMED_STEPS // 2]
-        lines.append(f"{name:<10} {first:>9.3f} {then:>9.4f}")
+        for pack in packs:
+            float(step(pack)[0].sum())  # waits for a GPU
+        first = time.perf_counter() - started
+        lines.append(f"{name:<10} {first:>9.3f} {sum(seconds_of(step, pack) for pack in packs):>9.4f}")
     return "\n".join(lines) + "\n"
-
-
-def _seconds(step: Step, packs: list) -> float:
-    started = time.perf_counter()
-    for pack in packs:
-        float(step(pack)[0].sum())  # waits for a GPU
-    return time.perf_counter() - started
 
 
 def main(argv: Sequence[str] | None = None) -> int:

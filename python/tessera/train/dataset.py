@@ -33,6 +33,8 @@ class Dataset:
     validation: list[Frame]
     training_edges: list[FrameEdges] = dataclasses.field(default_factory=list)
     validation_edges: list[FrameEdges] = dataclasses.field(default_factory=list)
+    cutoff: float = 0.0
+    """Å, within which the edges were found."""
 
     @property
     def elements(self) -> list[str]:
@@ -44,10 +46,13 @@ class Dataset:
         return [SYMBOLS[number] for number in sorted(numbers)]
 
     def find_neighbors(self, cutoff: float, *, quiet: bool) -> None:
-        """Find the edges within `cutoff` (Å) of all frames; they are kept for the whole run."""
+        """Find the edges within `cutoff` (Å) of all frames, unless they are there; they are kept for the whole run."""
+        if self.cutoff == cutoff:
+            return
         frames = [*self.training, *self.validation]
         found = _find_all(frames, cutoff, quiet=quiet)
         self.training_edges, self.validation_edges = found[: len(self.training)], found[len(self.training) :]
+        self.cutoff = cutoff
         logger.info(
             "%d edges within %g Å, %.1f MiB", sum(len(one.receiver) for one in found), cutoff,
             sum(one.nbytes for one in found) / 2**20,

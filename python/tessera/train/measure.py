@@ -12,7 +12,7 @@ from tessera.model import E2Former
 from tessera.train.edges import FrameEdges
 from tessera.train.frames import GPA, Frame
 from tessera.train.loss import predict
-from tessera.train.packs import Counts, make_packs
+from tessera.train.packs import Counts, make_pack
 
 KINDS = {
     "energy": ("energy without references", "eV/atom", 1e3, "meV/atom"),
@@ -60,24 +60,23 @@ EDGES_AT_ONCE = 200_000
 def compare(model: E2Former, frames: list[Frame], edges: list[FrameEdges]) -> Comparison:
     """Evaluate a model on frames; the values stand in the order of the frames."""
     found: list[dict[str, np.ndarray]] = [{} for _ in frames]
-    for places in _evaluated_together(frames, edges):
+    for places in _evaluated_together(edges):
         for place, values in zip(places, _evaluate(model, frames, edges, places), strict=True):
             found[place] = values
     empty = np.zeros((0, 2))
     return Comparison({kind: np.concatenate([empty, *(one[kind] for one in found if kind in one)]) for kind in KINDS})
 
 
-def _evaluated_together(frames: list[Frame], edges: list[FrameEdges]) -> list[list[int]]:
-    """Group places of frames by charge and multiplicity, in chunks of EDGES_AT_ONCE."""
+def _evaluated_together(edges: list[FrameEdges]) -> list[list[int]]:
+    """Group places of frames, in order, in chunks of EDGES_AT_ONCE."""
     groups: list[list[int]] = []
-    size, key = 0, None
-    for place in sorted(range(len(frames)), key=lambda one: (frames[one].charge, frames[one].multiplicity)):
-        own = (frames[place].charge, frames[place].multiplicity)
-        if own != key or size + len(edges[place].receiver) > EDGES_AT_ONCE:
+    size = 0
+    for place, own in enumerate(edges):
+        if not groups or size + len(own.receiver) > EDGES_AT_ONCE:
             groups.append([])
-            size, key = 0, own
+            size = 0
         groups[-1].append(place)
-        size += len(edges[place].receiver)
+        size += len(own.receiver)
     return groups
 
 
@@ -86,7 +85,7 @@ def _evaluate(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Labels and predictions of each frame, by kind: [count, 2], in the units of KINDS."""
     chosen = [frames[place] for place in places]
-    (pack,) = make_packs(model, chosen, [edges[place] for place in places], Counts.of(chosen))
+    pack = make_pack(model, chosen, [edges[place] for place in places], Counts.of(chosen))
     pack = pack.to(model.reference_energies.device)
     prediction = predict(model, pack, create_graph=False)
     table = model.reference_energies[pack.graph.element] * pack.graph.weight
@@ -114,9 +113,9 @@ def repulsion_energies(model: E2Former, frames: list[Frame], edges: list[FrameEd
         return None
     energies = [0.0] * len(frames)
     with torch.no_grad():
-        for places in _evaluated_together(frames, edges):
+        for places in _evaluated_together(edges):
             chosen = [frames[place] for place in places]
-            (pack,) = make_packs(model, chosen, [edges[place] for place in places], Counts.of(chosen))
+            pack = make_pack(model, chosen, [edges[place] for place in places], Counts.of(chosen))
             pack = pack.to(model.reference_energies.device)
             own = model.repulsion(pack.graph)
             totals = torch.zeros_like(pack.labels.energy).index_add(0, pack.labels.frame, own).tolist()

@@ -52,8 +52,8 @@ class Optimizer:
         groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
         self._adam = torch.optim.AdamW([group for group in groups if group["params"]], lr=settings.learning_rate)
 
-    def update(self, gradients: Sequence[Tensor], spent: float = 0.0) -> tuple[float, float]:
-        """Take one step; returns the learning rate and the gradients' length before clipping.
+    def update(self, gradients: Sequence[Tensor], spent: float = 0.0) -> tuple[float, Tensor]:
+        """Take one step; returns the learning rate and the gradients' length before clipping, without waiting for it.
 
         Args:
             gradients: of the trained parameters.
@@ -66,7 +66,7 @@ class Optimizer:
             group["lr"] = rate
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient.clone()  # clipping works in place
-        length = float(nn.utils.clip_grad_norm_(self._parameters, self._settings.clip or math.inf))
+        length = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip or math.inf)
         self._adam.step()
         self._adam.zero_grad()
         self.step += 1

@@ -2,7 +2,7 @@
 """Frames side by side in one graph, with labels and weights, as the training step reads them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -40,8 +40,22 @@ class Counts:
 
 
 @dataclasses.dataclass(frozen=True)
+class Extents:
+    """How large a pack is, padding included."""
+
+    rows: int
+    frames: int
+    edges: tuple[int, ...]
+    """One a list."""
+
+
+Room = Callable[[Extents], Extents]
+"""What a pack needs at least to what it gets, none of it less."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Labels:
-    """Labels and weights; N rows (padding too), F frames (the last one holds the padding, with weights 0)."""
+    """Labels and weights; N rows (padding too), F frames (the last ones are padding, with weights 0)."""
 
     frame: Tensor
     """int64 [N], frame of each row."""
@@ -63,7 +77,7 @@ class Labels:
 
 @dataclasses.dataclass(frozen=True)
 class Pack:
-    """Frames of equal charge and multiplicity, which the network takes once a graph."""
+    """Frames side by side, whatever their charges."""
 
     graph: Graph
     labels: Labels
@@ -89,78 +103,90 @@ class Pack:
         """Copy to a device."""
         return Pack.unflat([tensor.to(device) for tensor in self.flat()])
 
+    def pin_memory(self) -> "Pack":
+        """Copy to page-locked memory, from which a GPU copies by itself."""
+        return Pack.unflat([tensor.pin_memory() for tensor in self.flat()])
 
-def make_packs(model: E2Former, frames: Sequence[Frame], edges: Sequence[FrameEdges], counts: Counts) -> list[Pack]:
-    """Lay frames out as few graphs, one for each charge and multiplicity among them.
+
+def make_pack(
+    model: E2Former, frames: Sequence[Frame], edges: Sequence[FrameEdges], counts: Counts, room: Room | None = None
+) -> Pack:
+    """Lay frames out as one graph.
 
     Args:
         model: its elements and cutoffs are read.
-        frames: of one rank.
+        frames: of one rank, one at least.
         edges: of these frames, within the longest cutoff or more.
         counts: of the whole batch.
+        room: gives more than is needed, so that packs of many batches have equal extents; None gives what is needed.
     """
-    groups: dict[tuple[int, int], list[int]] = {}
-    for place, frame in enumerate(frames):
-        groups.setdefault((frame.charge, frame.multiplicity), []).append(place)
-    return [
-        _pack(model, [frames[place] for place in places], [edges[place] for place in places], counts)
-        for places in groups.values()
-    ]
-
-
-def _pack(model: E2Former, frames: list[Frame], edges: list[FrameEdges], counts: Counts) -> Pack:
     sizes = [len(frame.numbers) for frame in frames]
     first = np.concatenate([[0], np.cumsum(sizes)])
-    num_real = int(first[-1])
     receiver = np.concatenate([one.receiver + start for one, start in zip(edges, first, strict=False)])
     sender = np.concatenate([one.sender + start for one, start in zip(edges, first, strict=False)])
     vector = np.concatenate([one.vectors(frame) for one, frame in zip(edges, frames, strict=True)])
-    distance = np.linalg.norm(vector, axis=1)
-    padding = np.arange(num_real, num_real + PADDING_ROWS)
+    squared = np.einsum("ij,ij->i", vector, vector)
+    kept = [np.flatnonzero(np.sqrt(squared) <= cutoff) for cutoff in model.cutoffs]
+    extents = Extents(
+        int(first[-1]) + PADDING_ROWS, len(frames) + 1, tuple(len(places) + PADDING_ROWS for places in kept)
+    )
+    if room is not None:
+        extents = room(extents)
+    num_real, num_padding = int(first[-1]), extents.rows - int(first[-1])
     lists = []
-    for cutoff in model.cutoffs:
-        kept = distance <= cutoff
-        far = np.zeros((PADDING_ROWS, 3))
+    for cutoff, places, count in zip(model.cutoffs, kept, extents.edges, strict=True):
+        far = np.zeros((count - len(places), 3))
         far[:, 0] = PADDING_DISTANCE * cutoff
+        padding = num_real + np.arange(len(far)) * num_padding // len(far)  # spread over the padding rows
         lists.append(
             edge_list(
-                torch.from_numpy(np.concatenate([receiver[kept], padding]).astype(np.int64)),
-                torch.from_numpy(np.concatenate([sender[kept], padding]).astype(np.int64)),
-                torch.from_numpy(np.concatenate([vector[kept], far])),
-                num_owned=num_real + PADDING_ROWS,
+                torch.from_numpy(np.concatenate([receiver[places], padding]).astype(np.int64)),
+                torch.from_numpy(np.concatenate([sender[places], padding]).astype(np.int64)),
+                torch.from_numpy(np.concatenate([vector[places], far])),
+                num_owned=extents.rows,
             )
         )
+
+    def by_row(values: list[int], padding: int) -> Tensor:
+        rows = np.full(extents.rows, padding)
+        rows[:num_real] = np.repeat(values, sizes)
+        return torch.from_numpy(rows)
+
+    weight = torch.zeros(extents.rows, dtype=torch.float64)
+    weight[:num_real] = 1.0
     element = element_indices(model, np.concatenate([frame.numbers for frame in frames]))
-    weight = torch.ones(num_real + PADDING_ROWS, dtype=torch.float64)
-    weight[num_real:] = 0.0
     graph = Graph(
         plan=torch.zeros(1, dtype=torch.int64),
-        element=torch.nn.functional.pad(element, (0, PADDING_ROWS)),
+        element=torch.nn.functional.pad(element, (0, num_padding)),
         weight=weight,
-        charge=torch.tensor([frames[0].charge]),
-        multiplicity=torch.tensor([frames[0].multiplicity]),
+        charge=by_row([frame.charge for frame in frames], 0),
+        multiplicity=by_row([frame.multiplicity for frame in frames], 1),
         lists=lists,
     )
-    return Pack(graph, _labels(frames, sizes, counts))
+    return Pack(graph, _labels(frames, by_row(list(range(len(frames))), extents.frames - 1), counts, extents))
 
 
-def _labels(frames: list[Frame], sizes: list[int], counts: Counts) -> Labels:
+def _labels(frames: Sequence[Frame], frame_of_row: Tensor, counts: Counts, extents: Extents) -> Labels:
     def by_frame(values: list[float], padding: float = 0.0) -> Tensor:
-        return torch.tensor([*values, padding], dtype=torch.float64)
+        return torch.tensor([*values, *[padding] * (extents.frames - len(values))], dtype=torch.float64)
 
+    sizes = [len(frame.numbers) for frame in frames]
     forces = [np.zeros((size, 3)) if f.forces is None else f.forces for f, size in zip(frames, sizes, strict=True)]
     with_forces = np.repeat([frame.forces is not None for frame in frames], sizes)
-    virials = [np.zeros((3, 3)) if frame.stress is None else frame.stress * frame.volume for frame in frames]
-    place = np.repeat(np.arange(len(frames)), sizes)
+    num_padding = extents.rows - len(with_forces)
+    virials = np.zeros((extents.frames, 3, 3))
+    for place, frame in enumerate(frames):
+        if frame.stress is not None:
+            virials[place] = frame.stress * frame.volume
     return Labels(
-        frame=torch.from_numpy(np.concatenate([place, np.full(PADDING_ROWS, len(frames))])),
+        frame=frame_of_row,
         energy=by_frame([frame.energy or 0.0 for frame in frames]),
         energy_weight=by_frame([(frame.energy is not None) / max(counts.energies, 1) for frame in frames]),
         per_atom=by_frame([1.0 / size for size in sizes], 1.0),
-        forces=torch.from_numpy(np.concatenate([*forces, np.zeros((PADDING_ROWS, 3))])),
+        forces=torch.from_numpy(np.concatenate([*forces, np.zeros((num_padding, 3))])),
         force_weight=torch.from_numpy(
-            np.concatenate([with_forces / max(3 * counts.force_atoms, 1), np.zeros(PADDING_ROWS)])
+            np.concatenate([with_forces / max(3 * counts.force_atoms, 1), np.zeros(num_padding)])
         ),
-        virial=torch.from_numpy(np.stack([*virials, np.zeros((3, 3))])),
+        virial=torch.from_numpy(virials),
         virial_weight=by_frame([(frame.stress is not None) / max(9 * counts.stresses, 1) for frame in frames]),
     )

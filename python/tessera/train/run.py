@@ -17,13 +17,14 @@ from tessera.train.dataset import Dataset, batches, batches_of_edges, read_datas
 from tessera.train.errors import TrainError
 from tessera.train.measure import compare, draw_parity, repulsion_energies
 from tessera.train.optimizer import Optimizer
-from tessera.train.packs import Counts, Pack, make_packs
+from tessera.train.packs import Counts, Extents, Pack, make_pack
 from tessera.train.prefetch import ahead
 from tessera.train.ranks import Ranks
+from tessera.train.record import Ladder, RecordedStep
 from tessera.train.references import fit_references
 from tessera.train.settings import TrainSettings
 from tessera.train.start import freeze, start_model
-from tessera.train.step import check_agreement, compiled_step, eager_step
+from tessera.train.step import check_agreement, compiled_step, eager_step, seconds_of
 from tessera.train.write import write_atomically, write_model
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ COLUMNS = ("epoch", "step", "learning_rate", "gradient", "loss", "loss_energy", 
 frames (empty without)."""
 THREADS = {"cpu": 0, "cuda": 4}
 """That lay batches out while the device computes; on a CPU they would only take turns with it."""
-_MAY_CHANGE = ("compile", "output", "device")
+_MAY_CHANGE = ("compile", "record", "measure_every", "output", "device")
 """Settings that a resumed run may change: nothing that it computes depends on them but roundings."""
 
 
@@ -44,6 +45,7 @@ class Run:
     Args:
         settings: the config.
         ranks: the processes that share each batch; all make a Run alike.
+        data: frames that were read before for the same `settings.data`; None reads them.
 
     Attributes:
         epoch: epochs done.
@@ -52,12 +54,12 @@ class Run:
         TrainError: data or model that cannot be.
     """
 
-    def __init__(self, settings: TrainSettings, ranks: Ranks) -> None:
+    def __init__(self, settings: TrainSettings, ranks: Ranks, data: Dataset | None = None) -> None:
         self.settings, self.ranks, self.epoch = settings, ranks, 0
         # TF32 and bfloat16 would cost the third digit of forces, and more of their derivatives.
         torch.set_float32_matmul_precision("highest")
         self.output = settings.path(settings.output)
-        self.data: Dataset = read_dataset(settings)
+        self.data: Dataset = data or read_dataset(settings)
         self.model, self.mapping = start_model(settings, self.data.elements)
         self.data.find_neighbors(max(self.model.cutoffs), quiet=ranks.rank > 0)
         if settings.references == "fit":
@@ -70,6 +72,7 @@ class Run:
         self.optimizer = Optimizer(self.model, self.parameters, settings.optimizer, num_steps)
         self._spent = 0.0  # seconds of training, earlier parts of a resumed run included
         self._step = eager_step(self.model, self.parameters, settings.loss)
+        self._room: Ladder | None = None
         logger.info(
             "%d frames to train on, %d held out; %d parameters, %d of them trained; %s",
             len(self.data.training), len(self.data.validation), sum(p.numel() for p in self.model.parameters()),
@@ -85,21 +88,26 @@ class Run:
         return batches_of_edges(edges, chosen.batch_edges, seed, epoch)
 
     def packs(self, batch: Any) -> list[Pack]:
-        """Lay this rank's share of a batch out, on the device; weights refer to the whole batch."""
+        """Lay this rank's share of a batch out, none or one pack, on the device or in page-locked memory.
+
+        Weights refer to the whole batch.
+        """
         counts = Counts.of([self.data.training[place] for place in batch])
         own = self.ranks.share(batch)
         frames = [self.data.training[place] for place in own]
         edges = [self.data.training_edges[place] for place in own]
-        device = self.model.reference_energies.device
-        return [pack.to(device) for pack in make_packs(self.model, frames, edges, counts)]
+        if not frames:
+            return []
+        pack = make_pack(self.model, frames, edges, counts, self._room)
+        return [pack.to(self.model.reference_energies.device) if self._room is None else pack.pin_memory()]
 
     def gradients(self, packs: list[Pack]) -> list[Tensor]:
         """Return the loss terms, float64 [3], and the gradients of a batch, complete on every rank."""
-        total = [torch.zeros(3, dtype=torch.float64, device=self.model.reference_energies.device)]
-        total += [torch.zeros_like(parameter) for parameter in self.parameters]
-        for pack in packs:
-            total = [sum_ + part for sum_, part in zip(total, self._step(pack), strict=True)]
-        return self.ranks.add_up(total)
+        if packs:
+            (pack,) = packs
+            return self.ranks.add_up(self._step(pack))
+        nothing = [torch.zeros(3, dtype=torch.float64, device=self.model.reference_energies.device)]
+        return self.ranks.add_up(nothing + [torch.zeros_like(parameter) for parameter in self.parameters])
 
     def compile_step(self) -> None:
         """Compile the step and compare it with the eager one on the first batch.
@@ -118,11 +126,37 @@ class Run:
             )  # fmt: skip
         self._step = compiled
 
+    def record_step(self) -> None:
+        """Record the step on the first batch and compare it with the eager one.
+
+        Raises:
+            TrainError: the two disagree.
+        """
+        started = time.perf_counter()
+        first, device = self.packs(self.order(0)[0]), self.model.reference_energies.device
+        recorded = RecordedStep(self.model, self.parameters, self.settings.loss)
+        for pack in first:
+            graph = pack.graph
+            edges = tuple(len(one.receiver) for one in graph.lists)
+            self._room = Ladder(Extents(len(graph.element), len(pack.labels.energy), edges))
+            own = pack.to(device)
+            difference = check_agreement(recorded, self._step, own, self.model.dtype)
+            spent = time.perf_counter() - started
+            eager, replayed = (seconds_of(step, own) for step in (self._step, recorded))
+            logger.info(
+                "recorded the step in %.1f s; it equals the eager one to %.1e and takes %.1f instead of %.1f ms for "
+                "%d atoms, %d edges", spent, difference, 1e3 * replayed, 1e3 * eager, int(graph.weight.sum()),
+                edges[-1],
+            )  # fmt: skip
+        self._step = recorded
+
     def train(self, last_epoch: int | None = None) -> None:
         """Train up to `last_epoch` (default: all), with files written after every epoch, plots at the end."""
         end = min(last_epoch or self.settings.optimizer.epochs, self.settings.optimizer.epochs)
         if self.settings.compile and self.epoch < end:
             self.compile_step()
+        if self.settings.record and self.epoch < end:
+            self.record_step()
         while self.epoch < end and self._part_of_time() < 1.0:
             row = self._train_epoch()
             self.epoch += 1
@@ -142,19 +176,17 @@ class Run:
         chosen = self.settings.optimizer
         order = self.order(self.epoch)
         name = f"epoch {self.epoch + 1}/{chosen.epochs}"
-        rate = length = 0.0
+        rate, length = 0.0, torch.zeros(())
+        terms_before: Tensor | None = None
         laid_out = ahead(self.packs, order, THREADS[self.settings.device])
         progress = tqdm(laid_out, name, total=len(order), unit="step", disable=self.ranks.rank > 0, leave=False)
         for batch, packs in zip(order, progress, strict=False):
             terms, *gradients = self.gradients(packs)
-            if not torch.isfinite(terms).all():
-                raise TrainError(
-                    f"expected a finite loss, found {terms.tolist()} in step {self.optimizer.step}; lower "
-                    "optimizer.learning_rate, or look for atoms on top of each other in the data"
-                )
             part = self._part_of_time()
             rate, length = self.optimizer.update(gradients, part)
-            losses.append(terms.cpu().numpy())
+            if terms_before is not None:  # a step late, so that a GPU has the next one when it ends this one
+                losses.append(self._finite(terms_before))
+            terms_before = terms.clone()  # a recorded step writes them again
             sizes.append(len(batch))
             now = time.perf_counter()
             self._spent, clock = self._spent + now - clock, now
@@ -162,17 +194,32 @@ class Run:
                 break
         progress.close()
         laid_out.close()
+        losses.append(self._finite(terms_before))
         means = np.average(losses, axis=0, weights=sizes)
         loss = self.settings.loss
         return {
-            "epoch": self.epoch + 1, "step": self.optimizer.step, "learning_rate": rate, "gradient": length,
+            "epoch": self.epoch + 1, "step": self.optimizer.step, "learning_rate": rate, "gradient": float(length),
             "loss": float(means @ (loss.energy, loss.forces, loss.stress)), "loss_energy": float(means[0]),
             "loss_forces": float(means[1]), "loss_stress": float(means[2]), "seconds": time.perf_counter() - started,
         }  # fmt: skip
 
+    def _finite(self, terms: Tensor) -> np.ndarray:
+        """Fetch a step's terms.
+
+        Raises:
+            TrainError: they are no numbers.
+        """
+        values = terms.cpu().numpy()
+        if not np.isfinite(values).all():
+            raise TrainError(
+                f"expected a finite loss, found {values.tolist()} by step {self.optimizer.step}; lower "
+                "optimizer.learning_rate, or look for atoms on top of each other in the data"
+            )
+        return values
+
     def _write(self, row: dict[str, float]) -> None:
         started = time.perf_counter()
-        if self.data.validation:
+        if self.data.validation and self.epoch % self.settings.measure_every == 0:
             errors = compare(self.optimizer.averaged, self.data.validation, self.data.validation_edges).rmse()
             row |= {"energy_rmse_meV_atom": errors["energy"], "forces_rmse_meV_A": errors["forces"],
                     "stress_rmse_GPa": errors["stress"]}  # fmt: skip
@@ -189,7 +236,7 @@ class Run:
         write_model(self.output, self.optimizer.averaged, self.mapping)
         write_atomically(self.output / "checkpoint.pt", state)
         errors = ", ".join(f"{key} {row[key]:.4g}" for key in COLUMNS[8:11] if key in row)
-        logger.info("epoch %d: loss %.4g, %s", self.epoch, row["loss"], errors or "nothing held out")
+        logger.info("epoch %d, step %d: loss %.4g, %s", self.epoch, row["step"], row["loss"], errors or "not measured")
 
     def _draw(self) -> None:
         held_out = bool(self.data.validation)

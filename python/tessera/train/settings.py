@@ -136,6 +136,10 @@ class TrainSettings:
     device: str = "cpu"
     compile: bool = False
     """Compile the step, which takes minutes once a run; `false` runs it eagerly."""
+    record: bool = False
+    """On a GPU: record the step as CUDA graphs, which takes seconds once a run, and replay them."""
+    measure_every: int = 1
+    """Epochs from one measurement of the held-out frames to the next."""
     folder: Path = Path()
     """Folder of the config, where relative names start; not a key of the file."""
 
@@ -154,8 +158,8 @@ _CHOICES = {
     "model.attention": ("zero-order", "so2-first-order"),
     "model.repulsion": ("keep", "zbl", "none"),
 }
-_POSITIVE = ("optimizer.epochs", "optimizer.batch_size", "optimizer.learning_rate", "loss.energy_delta",
-             "loss.forces_delta", "loss.stress_delta")  # fmt: skip
+_POSITIVE = ("measure_every", "optimizer.epochs", "optimizer.batch_size", "optimizer.learning_rate",
+             "loss.energy_delta", "loss.forces_delta", "loss.stress_delta")  # fmt: skip
 _NOT_NEGATIVE = ("loss.energy", "loss.forces", "loss.stress", "optimizer.batch_edges", "optimizer.minutes",
                  "optimizer.warmup_steps", "optimizer.weight_decay", "optimizer.clip", "seed")  # fmt: skip
 _FRACTIONS = ("data.validation_fraction", "optimizer.ema", "optimizer.final_fraction")
@@ -190,6 +194,9 @@ def settings_of(mapping: Any, folder: Path) -> TrainSettings:
     for key in _FRACTIONS:
         if not 0 <= _value(settings, key) < 1:
             raise TrainError(f"{key}: expected a number from 0 to below 1, found {_value(settings, key)}; correct it")
+    if settings.record and (settings.device != "cuda" or settings.compile):
+        found = f"compile: {str(settings.compile).lower()} and device: {settings.device}"
+        raise TrainError(f"record: expected compile: false and device: cuda for 'true', found {found}; choose one")
     if settings.references == "keep" and settings.model.checkpoint is None:
         raise TrainError("references: expected 'fit' for a new model, found 'keep'; there is nothing to keep")
     if settings.model.checkpoint is not None and settings.model.config is not None:

@@ -6,6 +6,7 @@ loss by a second one, is recorded with `make_fx` as one graph of plain operation
 differentiate. That graph goes to Inductor as it is: torch.compile would first interpret its thousands of nodes again.
 """
 
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -22,7 +23,7 @@ from tessera.train.edges import find_edges
 from tessera.train.errors import TrainError
 from tessera.train.frames import Frame
 from tessera.train.loss import loss_and_gradients
-from tessera.train.packs import Counts, Pack, make_packs
+from tessera.train.packs import Counts, Pack, make_pack
 from tessera.train.settings import LossSettings
 
 Step = Callable[[Pack], tuple[Tensor, ...]]
@@ -31,6 +32,9 @@ Step = Callable[[Pack], tuple[Tensor, ...]]
 AGREEMENT = {torch.float32: 2e-3, torch.float64: 1e-8}
 """Largest difference of compiled and eager gradients, relative to the longest gradient: roundings of sums in another
 order, seen twice through a derivative. A miscompiled step is off by order 1."""
+
+
+TIMED_STEPS = 5
 
 
 def eager_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings) -> Step:
@@ -85,6 +89,16 @@ def trace_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings
         return recorded(*values, *example_pack(model).flat())
 
 
+def seconds_of(step: Step, pack: Pack) -> float:
+    """Time a step that ran before: the median of TIMED_STEPS."""
+    spent = []
+    for _ in range(TIMED_STEPS):
+        started = time.perf_counter()
+        float(step(pack)[0].sum())  # waits for a GPU
+        spent.append(time.perf_counter() - started)
+    return sorted(spent)[TIMED_STEPS // 2]
+
+
 def example_pack(model: E2Former) -> Pack:
     """Make two clusters of seven atoms: their extents become symbols, so only ranks and dtypes matter to the trace."""
     positions = 0.9 * min(model.cutoffs) * np.random.default_rng(1).random((7, 3))
@@ -94,7 +108,7 @@ def example_pack(model: E2Former) -> Pack:
     )  # fmt: skip
     edges = find_edges(frame, max(model.cutoffs))
     device = model.reference_energies.device
-    return make_packs(model, [frame] * 2, [edges] * 2, Counts.of([frame] * 2))[0].to(device)
+    return make_pack(model, [frame] * 2, [edges] * 2, Counts.of([frame] * 2)).to(device)
 
 
 def check_agreement(compiled: Step, eager: Step, pack: Pack, dtype: torch.dtype) -> float:
