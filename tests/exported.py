@@ -79,7 +79,7 @@ def sources_hash() -> str:
 class Request:
     """What to export: a configuration's name, the network dtype, the elements to keep (all if empty), the device.
 
-    `recompute` is a budget, MiB an atom of water; `kernels` "plain", "fused" or None, what the exporter takes then.
+    `recompute` is a budget, MiB an atom of water; `kernels` is "fused" or "plain".
     """
 
     name: str
@@ -94,15 +94,11 @@ class Request:
     def options(self) -> ExportOptions:
         return ExportOptions(self.dtype, self.device, self.matmul, recompute=self.recompute, kernels=self.kernels)
 
-    def spelt_out(self) -> "Request":
-        """Return the same with the kernels that None stands for, so that both find one artifact."""
-        return replace(self, kernels="fused" if self.options.is_fused else "plain")
-
     def key(self, model: torch.nn.Module) -> str:
         weights = hashlib.sha256()
         for name, tensor in sorted(model.state_dict().items()):
             weights.update(name.encode() + tensor.numpy().tobytes())
-        text = f"{self.spelt_out()} {model.config} {weights.hexdigest()} {sources_hash()}"
+        text = f"{self} {model.config} {weights.hexdigest()} {sources_hash()}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -148,7 +144,7 @@ def artifact() -> Callable[..., Path]:
         device: str = "cpu",
         recompute: float | None = None,
         matmul: str = "highest",
-        kernels: str | None = None,
+        kernels: str = "fused",
     ) -> Path:
         request = Request(name, dtype, tuple(elements), device, recompute, matmul, kernels)
         if request not in made:

@@ -103,7 +103,7 @@ print "pressure: $(v_p)"
 @pytest.mark.parametrize(("kernels", "ranks"), [("plain", 1), ("fused", 1), ("fused", 2)])
 def test_lammps_runs_on_the_gpu_as_on_the_cpu(artifact, tmp_path, kernels, ranks):
     def energies(device, number):
-        path = artifact("first", "float64", device=device, kernels=kernels if device == "cuda" else None)
+        path = artifact("first", "float64", device=device, kernels=kernels if device == "cuda" else "fused")
         script = SCRIPT.format(data=WATER_216, model=path, elements="H O")
         return run_well(script, tmp_path, ranks=number)
 
