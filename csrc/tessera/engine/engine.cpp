@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/memory_reserve.hpp"
 #include "tessera/comm/local_rank.hpp"
 #include "tessera/engine/device_exchanges.hpp"
 #include "tessera/engine/halo_values.hpp"
@@ -96,6 +97,7 @@ struct Engine::Impl {
   {
   }
 
+  MemoryReserve reserve;  // first: also loading the artifact may find no memory
   Artifact artifact;
   EngineOptions options;
   std::shared_ptr<Communicator> communicator;
@@ -328,6 +330,7 @@ const StepResult& Engine::compute(const AtomsInput& atoms)
 {
   Impl& self = *impl_;
   const Stopwatch watch(self.report.total_seconds);
+  self.reserve.refill();
   require_in_range("charge", atoms.charge, self.artifact.passport().charge_range);
   require_in_range("multiplicity", atoms.multiplicity, self.artifact.passport().multiplicity_range);
 
