@@ -202,13 +202,15 @@ def main() -> None:
     if options.export:
         export(options.results, options.export)
         return
+    cases = [case.split("=") for case in options.models.split(";")]
+    if any(len(case) != 2 for case in cases):
+        parser.error(f'--models: expected NAME=SIZE,SIZE;NAME=SIZE..., found "{options.models}"')
     options.results.mkdir(parents=True, exist_ok=True)
     lines = HEADER.format(
         gpu=torch.cuda.get_device_name(), commit=options.commit, torch=torch.__version__, steps=STEPS
     ).splitlines()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        cases = [case.split("=") for case in options.models.split(";")]
         for model, _ in cases:
             parse_name(model)
         with ThreadPoolExecutor() as pool:

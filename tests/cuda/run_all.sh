@@ -56,8 +56,8 @@ cpp() {  # the kernels of one source for host and GPU, on both; one device is en
   return $code
 }
 
-artifacts() {  # those of the tests and of NVE, all at once: each takes a core for about a minute
-  local request
+artifacts() {  # those of the tests and of NVE: each takes a core for a minute or two, and compilers beside it
+  local request at_once=$(($(nproc) / 2))
   local -a started=()
   for request in '"first", "float64"' '"tiny", "float64"' \
     '"first", "float64", (), "cuda", kernels="plain"' '"first", "float64", (), "cuda", kernels="fused"' \
@@ -68,7 +68,8 @@ artifacts() {  # those of the tests and of NVE, all at once: each takes a core f
     '"demo", "float64", ("H", "O"), kernels="fused"' \
     '"demo", "float64", ("H", "O"), "cuda", kernels="plain"' '"demo", "float64", ("H", "O"), "cuda", kernels="fused"' \
     '"demo", "float32", ("H", "O"), "cuda", kernels="plain"' '"demo", "float32", ("H", "O"), "cuda", kernels="fused"'; do
-    OMP_NUM_THREADS=1 "$python" -c "from exported import Request, export; export(Request($request))" \
+    while [ "$(jobs -rp | wc -l)" -ge $((at_once > 1 ? at_once : 1)) ]; do sleep 0.2; done
+    OMP_NUM_THREADS=1 TORCHINDUCTOR_COMPILE_THREADS=2 "$python" -c "from exported import Request, export; export(Request($request))" \
       > "$results/export_${#started[@]}.log" 2>&1 &
     started+=("$! $request")
   done
@@ -84,17 +85,18 @@ pytest_log() {  # name, arguments of pytest: its log is results/test_NAME.log
   local name=$1
   shift
   # shellcheck disable=SC2086
-  (cd "$root" && timeout "${TEST_LIMIT:-240}" "$python" -m pytest -p no:cacheprovider -q -s --durations=5 "$@" \
+  (cd "$root" && TORCHINDUCTOR_COMPILE_THREADS=4 timeout "${TEST_LIMIT:-240}" "$python" -m pytest -p no:cacheprovider -q -s --durations=5 "$@" \
     ${PYTEST_ARGS:-} > "$results/test_$name.log" 2>&1)
 }
 
 report() {  # name, exit status of pytest
-  local log=$results/test_$1.log
-  echo "--- $1: status $2; $(grep -E "passed|failed|error|skipped" "$log" | tail -1)"
+  local lines
+  lines=$(tr '\r' '\n' < "$results/test_$1.log")  # of progress bars
+  echo "--- $1: status $2; $(grep -a -E "[0-9]+ (passed|failed|errors?|skipped)" <<< "$lines" | tail -1)"
   [ "$2" -eq 0 ] && return 0
-  grep -E "^(FAILED|ERROR)" "$log" | head -20 | cut -c1-250
-  grep -E -B3 "^E  " "$log" | head -60 | cut -c1-250
-  [ "$2" -ne 124 ] || { echo "out of time; at the end:"; tail -2 "$log" | cut -c1-250; }
+  grep -a -E "^(FAILED|ERROR)" <<< "$lines" | head -20 | cut -c1-250
+  grep -a -E -B3 "^E  " <<< "$lines" | head -60 | cut -c1-250
+  [ "$2" -ne 124 ] || { echo "out of time; at the end:"; tail -2 <<< "$lines" | cut -c1-250; }
   return 1
 }
 
@@ -118,7 +120,7 @@ beside() {  # groups of tests side by side on one GPU; none of them measures
     wait "${pids[$name]}"
     report "${names[$name]}" $? || code=1
   done
-  cat "$results"/test_*.log | grep "^GPU" > "$results/differences.log"
+  cat "$results"/test_*.log | grep -a "^GPU" > "$results/differences.log"
   return $code
 }
 
