@@ -10,8 +10,8 @@ from tessera.kernels import reference
 from tessera.model import EdgeList
 
 #: Of the largest value of a result, or of 1, which is what goes in: terms of that size cancel in small values, so the
-#: order of sums and exp's own 2 ulp count against the largest. Seen in float32: 3.5e-6 of it where the reference rounds,
-#: 1.1e-5 for four heads, the fewest that an envelope's gradient is summed over.
+#: order of sums and exp's own 2 ulp count against the largest. Seen in float32: 3.5e-6 of it where the reference
+#: rounds, 1.1e-5 in the kernels for four heads, the fewest that an envelope's gradient is summed over.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5}
 NUM_TABLE_ROWS = 20
 EDGE, TABLE = "edge_attention", "table_attention"
