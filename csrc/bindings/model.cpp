@@ -72,6 +72,12 @@ void register_passport(py::module_& m)
       .def_readonly("receptive_radius", &Passport::receptive_radius)
       .def_readonly("recompute", &Passport::recompute)
       .def_readonly("memory", &Passport::memory)
+      .def_property_readonly("largest_step",
+                             [](const Passport& passport) -> py::object {
+                               const auto& largest = passport.largest_step;
+                               if (!largest) return py::none();
+                               return py::make_tuple(largest->rows, largest->halo_rows, largest->edges);
+                             })
       .def_readonly("json", &Passport::json)
       .def_property_readonly("largest_cutoff", &Passport::largest_cutoff);
   m.def("read_passport", &read_passport, py::arg("path"),

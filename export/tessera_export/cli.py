@@ -60,6 +60,13 @@ def build_parser() -> argparse.ArgumentParser:
         "does not fit (default: everything is kept)",
     )
     parser.add_argument(
+        "--largest-step",
+        type=int,
+        metavar="ATOMS",
+        help="with --device cuda: atoms that a GPU must take in one step (water); beyond what 32-bit indices hold, "
+        "kernels that need it count in 64 bits (default: as many as 32 bits hold)",
+    )
+    parser.add_argument(
         "--kernels",
         choices=["fused", "plain"],
         default="fused",
@@ -129,6 +136,7 @@ def run(arguments: argparse.Namespace) -> None:
         is_native=arguments.native_isa,
         sm=arguments.sm,
         recompute=arguments.recompute,
+        largest_step=arguments.largest_step,
         kernels=arguments.kernels,
         radial=arguments.radial,
         radial_tolerance=arguments.radial_tolerance,

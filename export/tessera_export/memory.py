@@ -152,14 +152,18 @@ class Sizes:
         self._widths = {
             _expression(size): size.node.hint
             for node in nodes
-            for value in _tensors(node.meta.get("val"))
+            for value in tensors_of(node.meta.get("val"))
             for size in value.shape
             if isinstance(size, torch.SymInt) and _expression(size).is_Symbol
         }
         self._known: dict[object, np.ndarray] = {}
 
     def coefficients(self, value: Tensor) -> np.ndarray:
-        """Bytes of a tensor as [constant, per row, per halo row of each list, per edge of each list].
+        """Bytes of a tensor, as :meth:`numbers`."""
+        return self.numbers(value) * value.element_size()
+
+    def numbers(self, value: Tensor) -> np.ndarray:
+        """Numbers in a tensor as [constant, per row, per halo row of each list, per edge of each list].
 
         Raises:
             ExportError: the size is not linear in the extents.
@@ -169,7 +173,7 @@ class Sizes:
             numel = numel * _expression(size)
         if numel not in self._known:
             self._known[numel] = self._linear(numel)
-        return self._known[numel] * value.element_size()
+        return self._known[numel]
 
     def _linear(self, numel: sympy.Expr) -> np.ndarray:
         constant = self._at(numel, {})
@@ -195,12 +199,13 @@ class Sizes:
         return int(numel.subs(values))
 
 
-def _tensors(value: object) -> Iterator[Tensor]:
+def tensors_of(value: object) -> Iterator[Tensor]:
+    """Give all tensors of a node's value, which may be a nested list."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_of(item)
 
 
 def _expression(size: int | torch.SymInt) -> sympy.Expr:

@@ -8,6 +8,7 @@ import torch
 import tessera
 from tessera.model import E2Former
 from tessera.model.embedding import CHARGE_RANGE, MULTIPLICITY_RANGE
+from tessera_export.largest_step import LargestStep
 from tessera_export.memory import MemoryModel
 
 FORMAT = 1
@@ -32,6 +33,7 @@ def build_passport(
     num_messages: int,
     recompute: list[str],
     memory: MemoryModel,
+    largest: LargestStep | None,
     kernels: str,
     tables: dict[str, object] | None,
 ) -> dict[str, object]:
@@ -46,6 +48,7 @@ def build_passport(
         num_messages: halo exchanges of one forward pass, counted in the traced graph.
         recompute: parts whose insides the backward pass computes anew (`recompute.Choice.labels`).
         memory: peak of one run.
+        largest: upper bounds of the extents, None where there are none.
         kernels: of the attention stages, "fused" or "plain".
         tables: how fine the tables of edge networks are (`tables.Tables.to_dict`), None where the networks are exact.
     """
@@ -72,6 +75,7 @@ def build_passport(
         "num_messages": num_messages,
         "recompute": recompute,
         "memory": memory.to_dict(),
+        "largest_step": None if largest is None else largest.to_dict(),
         "kernels": kernels,
         "tables": tables,
         "channels": config.channels,

@@ -18,6 +18,7 @@ from tessera.model import E2Former
 from tessera.model.embedding import CHARGE_RANGE
 from tessera.model.radial_table import table_bytes
 from tessera_export.errors import ExportError
+from tessera_export.largest_step import LargestStep, check_largest_step, largest_step
 from tessera_export.matmul import check_matmul, matmul_precision
 from tessera_export.measure import measured_memory
 from tessera_export.package import (
@@ -60,6 +61,7 @@ class ExportOptions:
         kernels: "fused" (attention in one kernel that keeps nothing of the edges) or "plain".
         radial: "table" (edge networks as splines of the distance) or "exact"; None: tables for fused float32.
         radial_tolerance: largest error of a force that tables may bring, eV/Å (`tables.choose_tables`).
+        largest_step: atoms of a liquid that a step of one GPU must take; None takes as many as 32-bit indices hold.
     """
 
     dtype: str = "float32"
@@ -71,6 +73,7 @@ class ExportOptions:
     kernels: str = "fused"
     radial: str | None = None
     radial_tolerance: float = RADIAL_TOLERANCE
+    largest_step: int | None = None
 
     @property
     def is_fused(self) -> bool:
@@ -110,6 +113,9 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
         with progress.phase("trace"):
             choice = choose(traced, operations(options), options.recompute)
             progress.note(f"{len(choice.module.graph.nodes)} nodes")
+            largest = bounded_step(choice, options)
+            if largest is not None:
+                progress.note(str(largest))
         passport = build_passport(
             original,
             dtype=options.dtype,
@@ -119,11 +125,12 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
             num_messages=count_operator(choice.module, "halo_start"),
             recompute=choice.labels,
             memory=choice.memory,
+            largest=largest,
             kernels="fused" if options.is_fused else "plain",
             tables=None if tables is None else tables.to_dict(),
         )
         with progress.phase("export"):
-            program = export_step(choice.module, traced)
+            program = export_step(choice.module, traced, largest)
             progress.note(f"{len(program.graph.nodes)} nodes")
         del traced
         with tempfile.TemporaryDirectory(prefix=".tessera-export-", dir=output.parent) as folder:
@@ -143,6 +150,14 @@ def export_model(model: E2Former, output: Path, options: ExportOptions, progress
                     check_budget(options.recompute, memory.per_atom(model.cutoffs), choice)
             os.replace(draft, output)  # noqa: PTH105 (the atomic rename is the point)
     return passport
+
+
+def bounded_step(choice: Choice, options: ExportOptions) -> LargestStep | None:
+    """Say how large a step the program shall take: on the CPU, where indices have 64 bits, any."""
+    if options.device != "cuda":
+        return None
+    found = largest_step(choice.module, len(choice.cutoffs))
+    return found if options.largest_step is None else found.raised(options.largest_step, choice.cutoffs)
 
 
 def tabulated(model: E2Former, options: ExportOptions, progress: Progress) -> Tables | None:
@@ -205,6 +220,7 @@ def required_capability(options: ExportOptions) -> str:
     """
     if options.recompute is not None and not options.recompute > 0.0:
         raise ExportError(f"--recompute {options.recompute:g}: expected a positive number of MiB an atom; change it")
+    check_largest_step(options.largest_step, options.device)
     check_matmul(options.matmul, options.device, options.dtype)
     if options.device == "cuda":
         return cuda_capability(options.sm)

@@ -6,16 +6,19 @@ Exporting a module that calls `torch.autograd.grad` fails in torch 2.11 to 2.14,
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._sympy.numbers import int_oo
 
 from tessera.model import E2Former, energy_and_edge_gradients
 from tessera_export.errors import ExportError
 from tessera_export.flat import InputSpec, input_specs, unflatten
+from tessera_export.largest_step import LargestStep
 from tessera_export.simplify import simplify
 
 #: Smallest extent that compiled code takes: smaller ones are specialised by the compiler, so the loader pads.
@@ -43,15 +46,21 @@ def trace_step(model: E2Former, kernels: ModuleType) -> torch.fx.GraphModule:
     return module
 
 
-def export_step(module: torch.fx.GraphModule, model: E2Former) -> ExportedProgram:
+def export_step(module: torch.fx.GraphModule, model: E2Former, largest: LargestStep | None = None) -> ExportedProgram:
     """Turn the recorded graph into an exported program whose every extent of ARCHITECTURE.md is free.
 
+    Args:
+        module: as :func:`trace_step` returns it.
+        model: that was traced.
+        largest: upper bounds of the extents, None for any.
+
     Raises:
-        ExportError: an extent was fixed, or tied to another one, somewhere in the model.
+        ExportError: an extent was fixed, or tied to another one, or bounded more narrowly, somewhere in the model.
     """
     specs = input_specs(len(model.cutoffs))
     names = sorted({extent for spec in specs for extent in spec.extents if isinstance(extent, str)})
-    dims = {name: Dim(name, min=SMALLEST_EXTENT) for name in names}
+    bounds = {} if largest is None else largest.bounds()
+    dims = {name: Dim(name, min=SMALLEST_EXTENT, max=bounds.get(name)) for name in names}
     shapes = tuple(
         {axis: dims[extent] for axis, extent in enumerate(spec.extents) if isinstance(extent, str)} for spec in specs
     )
@@ -61,7 +70,7 @@ def export_step(module: torch.fx.GraphModule, model: E2Former) -> ExportedProgra
         )
     except (torch._dynamo.exc.UserError, ValueError) as error:  # noqa: SLF001
         raise ExportError(f"the model fixes an extent that must stay free: {error}") from error
-    check_extents_are_free(program, specs)
+    check_extents_are_free(program, specs, bounds)
     return program
 
 
@@ -112,8 +121,15 @@ def _distinct_extents(model: E2Former, specs: list[InputSpec]) -> dict[str, int]
     return extents
 
 
-def check_extents_are_free(program: ExportedProgram, specs: list[InputSpec]) -> None:
-    """Check that no guard of the trace fixed an extent or tied two of them.
+def check_extents_are_free(
+    program: ExportedProgram, specs: list[InputSpec], bounds: Mapping[str, int] | None = None
+) -> None:
+    """Check that no guard of the trace fixed an extent, tied two of them, or bounded one otherwise than asked for.
+
+    Args:
+        program: the trace.
+        specs: its inputs.
+        bounds: the largest value of each extent by name; extents that are not named have none.
 
     Raises:
         ExportError: names the input, the axis, and what became of it.
@@ -136,10 +152,24 @@ def check_extents_are_free(program: ExportedProgram, specs: list[InputSpec]) -> 
     if shared:
         tied = {name: symbol for name, symbol in symbol_of.items() if symbol in shared}
         raise ExportError(f"extents that must be independent share a symbol: {tied}")
-    lower = {str(symbol): bounds.lower for symbol, bounds in program.range_constraints.items()}
+    _check_ranges(program, symbol_of, bounds or {})
+
+
+def _check_ranges(program: ExportedProgram, symbol_of: Mapping[str, str], bounds: Mapping[str, int]) -> None:
+    ranges = {str(symbol): found for symbol, found in program.range_constraints.items()}
     for extent, symbol in symbol_of.items():
-        if symbol in lower and lower[symbol] > SMALLEST_EXTENT:
-            raise ExportError(f"extent {extent}: expected to be free from {SMALLEST_EXTENT}, needs {lower[symbol]}")
+        if symbol not in ranges:
+            if extent in bounds:
+                raise ExportError(f"extent {extent}: expected a bound of {bounds[extent]}, the trace has none")
+            continue
+        found = ranges[symbol]
+        if found.lower > SMALLEST_EXTENT:
+            raise ExportError(f"extent {extent}: expected to be free from {SMALLEST_EXTENT}, needs {found.lower}")
+        if found.upper != bounds.get(extent, int_oo):
+            raise ExportError(
+                f"extent {extent}: expected to be free up to {bounds.get(extent, int_oo)}, the trace ends at "
+                f"{found.upper}"
+            )
 
 
 def count_operator(module: torch.fx.GraphModule, name: str) -> int:

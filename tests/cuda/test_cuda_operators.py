@@ -5,12 +5,20 @@ import pytest
 import torch
 from gpu import GPU, needs_gpu, to_gpu
 from small_graph import NUM_EDGES, NUM_HALO, NUM_OWNED, small_list, values
-from test_ops_edges import NAMES, WIDTHS, cases
+from test_ops_edges import NAMES as CPU_NAMES
+from test_ops_edges import WIDTHS, cases
 
 from tessera import _C, ops
 from tessera.kernels import reference
 
+pytest.importorskip("triton", reason="needs triton (pip install triton==3.6.0)")
+
+from tessera.ops import gpu
+
 pytestmark = needs_gpu
+
+#: What a model on a GPU calls as it does on the CPU; the others have Triton kernels there (test_cuda_triton.py).
+NAMES = [name for name in CPU_NAMES if getattr(gpu, name.split(",")[0]) is getattr(ops, name.split(",")[0])]
 
 #: As on the CPU: sums of at most a few hundred terms of order one, in another order than the reference.
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-4}

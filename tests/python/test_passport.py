@@ -11,6 +11,7 @@ import torch
 from tiny_artifact import PASSPORT
 
 from tessera import _C
+from tessera.commands.info import describe_largest_step
 
 #: An instruction set that this machine lacks, whatever it is.
 OTHER_PROCESSOR = "asimd" if platform.machine() == "x86_64" else "avx2"
@@ -105,6 +106,22 @@ def test_memory_is_predicted_from_counts(tmp_path):
         memory.predict(7, [2], [5, 6])
 
 
+LARGEST = {"rows": 1000, "halo_rows": [200], "edges": [2**33]}
+
+
+def test_the_largest_step_is_read_and_may_be_missing(tmp_path):
+    """Artifacts for a CPU have none, and neither have those that were exported before there was one."""
+    path = tmp_path / "model.pt2"
+    assert _C.read_passport(write(path, PASSPORT | {"largest_step": LARGEST})).largest_step == (1000, [200], [2**33])
+    assert _C.read_passport(write(path, PASSPORT | {"largest_step": None})).largest_step is None
+    assert _C.read_passport(write(path, PASSPORT)).largest_step is None
+
+
+def test_info_says_how_large_a_step_may_be():
+    assert describe_largest_step(None, [3.0]) == "any"
+    assert describe_largest_step(LARGEST, [3.0]).startswith("999 atoms, 200 halo rows and 8589934592 edges of 3 Å")
+
+
 @pytest.mark.parametrize("matmul", ["tf32", "tf32x3"])
 def test_tf32_is_accepted_for_a_gpu_alone(tmp_path, matmul):
     """Where no GPU is, the refusal is that of the device, not of the products."""
@@ -136,6 +153,14 @@ def test_tf32_is_accepted_for_a_gpu_alone(tmp_path, matmul):
         (with_memory(bytes="1"), 'expected a number in passport key "memory.bytes", found string'),
         (with_memory(bytes_per_edge=[1, 2]), "expected 1 numbers, one a cutoff, in passport keys"),
         (with_memory(measured=None), 'expected a boolean in passport key "memory.measured", found null'),
+        ({"largest_step": 7}, 'expected the passport key "largest_step" to be a JSON object, found number'),
+        ({"largest_step": {"rows": 7}}, 'expected passport key "largest_step.halo_rows", found none'),
+        (
+            {"largest_step": LARGEST | {"rows": 1.5}},
+            'counts of at least 2 in passport key "largest_step.rows", found 1.5',
+        ),
+        ({"largest_step": LARGEST | {"edges": [-1]}}, 'counts of at least 2 in passport key "largest_step.edges"'),
+        ({"largest_step": LARGEST | {"edges": [2, 2]}}, "expected 1 numbers, one a cutoff, in passport keys"),
         ({"device": "tpu"}, 'expected device "cpu" or "cuda", found "tpu"'),
         ({"device_capability": OTHER_PROCESSOR}, f"found one that needs {OTHER_PROCESSOR} instructions"),
         ({"torch_version": "1.13.1"}, "found one of torch 1.13.1; re-export it with this torch"),

@@ -63,3 +63,8 @@ def test_a_model_is_exported_with_the_kernels_as_operators_and_all_extents_free(
         "tessera_triton.table_attention_backward_senders.default": 2,
         "tessera_triton.table_sum_backward.default": 1,
     }
+
+
+def test_generated_code_for_a_gpu_counts_in_64_bits_where_a_bound_lets_32_overflow():
+    """Without a bound it counts in 32 bits whatever comes, which is why exported extents have bounds."""
+    assert run("indices") == {"none": ["i32"], "fitting": ["i32"], "larger": ["i64"]}

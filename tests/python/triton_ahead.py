@@ -4,6 +4,7 @@
     python tests/python/triton_ahead.py spills     registers, spilled bytes, bytes of shared memory of each kernel
     python tests/python/triton_ahead.py trace      the step's trace, export and decomposition: what kernels write
     python tests/python/triton_ahead.py model      a model's step as the exporter traces it: its operators
+    python tests/python/triton_ahead.py indices    index types of Inductor's own kernels, by the bound of an extent
 
 A process of its own, since Triton's interpreter, in which tests without a GPU run, cannot compile.
 """
@@ -14,12 +15,22 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 import triton
+from torch._dynamo.device_interface import CudaInterface
 from torch._functorch.aot_autograd import aot_export_module
+from torch._guards import detect_fake_mode
+from torch._inductor import config as inductor_config
+from torch._inductor import scheduler
+from torch._inductor.debug import DebugContext
+from torch._inductor.graph import GraphLowering
+from torch._inductor.virtualized import V
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -183,5 +194,48 @@ def model():
     return {name: names.count(name) for name in names if "tessera_triton" in name}
 
 
+class SumsRows(torch.nn.Module):
+    """A kernel that reads [n, 256]."""
+
+    def forward(self, x):
+        return x.sin() * 2.0, x.sum(1)
+
+
+class Properties:
+    """What Inductor asks of an H200 before it writes code for one."""
+
+    name, major, minor, warp_size, multi_processor_count = "H200", 9, 0, 32, 132
+    regs_per_multiprocessor, max_threads_per_multi_processor, max_threads_per_block = 65536, 2048, 1024
+    shared_memory_per_block, shared_memory_per_block_optin = 48 << 10, 227 << 10
+
+
+def generated(largest):
+    """Inductor's code of SumsRows for a GPU, as in a compilation ahead, with at most `largest` rows."""
+    with FakeTensorMode(shape_env=ShapeEnv()):
+        x = torch.empty(7, 256, device="cuda")
+    program = torch.export.export(SumsRows(), (x,), dynamic_shapes=({0: Dim("n", min=2, max=largest)},), strict=False)
+    inputs = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"]
+    fake = detect_fake_mode(inputs)
+    lowering = GraphLowering(program.graph_module, example_inputs=inputs, shape_env=fake.shape_env)
+    with V.set_fake_mode(fake), V.set_graph_handler(lowering), V.set_aot_compilation(True), DebugContext():
+        lowering.run(*inputs)
+        return lowering.codegen()[0].value
+
+
+def indices():
+    """Of an extent without a bound, with the largest for which 32 bits hold [n, 256], and with one more."""
+    triton.runtime.driver.set_active(NoGpu())
+    with (
+        inductor_config.patch(compile_threads=1),
+        patch.object(CudaInterface, "get_device_properties", lambda *_: Properties),
+        patch.object(torch.cuda, "get_device_properties", lambda *_: Properties),
+        patch.object(scheduler, "has_triton", lambda: True),
+    ):
+        fitting = (2**31 - 1) // 256
+        bounds = {"none": None, "fitting": fitting, "larger": fitting + 1}
+        return {name: re.findall(r"'xnumel': '(\w+)'", generated(bound)) for name, bound in bounds.items()}
+
+
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps({"spills": spills, "trace": trace, "model": model}[sys.argv[1]](), indent=1))
+    actions = {"spills": spills, "trace": trace, "model": model, "indices": indices}
+    sys.stdout.write(json.dumps(actions[sys.argv[1]](), indent=1))

@@ -91,8 +91,8 @@ struct Engine::Impl {
         lists(artifact.place(), artifact.passport().cutoffs.size()),
         exchanges(options, lists.lists.size(), artifact.place(), communicator),
         step(
-            artifact, can_capture() ? options.graph : GraphUse::off, [this](bool mine) { return any_rank(mine); },
-            options.log),
+            artifact, can_capture() ? options.graph : GraphUse::off,
+            [this](std::span<std::int64_t> values) { take_largest(values); }, options.log),
         builder(step.stream())
   {
   }
@@ -122,7 +122,7 @@ struct Engine::Impl {
   [[nodiscard]] bool searches_on_device() const { return artifact.place().is_gpu() && options.search == "cells"; }
   /// Messages of the host cannot be recorded.
   [[nodiscard]] bool can_capture() const { return communicator->num_ranks() == 1 || exchanges.is_active(); }
-  [[nodiscard]] bool any_rank(bool mine);
+  void take_largest(std::span<std::int64_t> values);
   void begin_epoch();
   void collect(const AtomsInput& atoms, StepOutput output);
   void count_traffic(const HaloExchange::Traffic& before, const Step::Report& earlier);
@@ -192,6 +192,7 @@ void Engine::Impl::rebuild(const AtomsInput& atoms, RebuildCause cause)
 void Engine::Impl::build_epoch(const Box& box)
 {
   const Stopwatch watch(report.search_seconds);
+  epoch.reset();  // its lists change now, and a refusal on the way must not leave it in force
   const auto& cutoffs = artifact.passport().cutoffs;
   const CandidateQuery query{options.peers, 8, cutoffs.back() + options.skin, &shard.curve(), &shard.splitters(),
                              shard.drift()};
@@ -239,11 +240,9 @@ void Engine::Impl::begin_epoch()
   epoch = std::move(next);
 }
 
-bool Engine::Impl::any_rank(bool mine)
+void Engine::Impl::take_largest(std::span<std::int64_t> values)
 {
-  std::int64_t any = mine ? 1 : 0;
-  if (communicator->num_ranks() > 1) communicator->all_reduce(std::span(&any, 1), Reduction::max);
-  return any != 0;
+  if (communicator->num_ranks() > 1) communicator->all_reduce(values, Reduction::max);
 }
 
 /// Adds what the step has sent: what passed through the host since `before`, or what the device's exchanges send each

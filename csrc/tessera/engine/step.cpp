@@ -27,10 +27,10 @@ double seconds_since(std::chrono::steady_clock::time_point start)
 }  // namespace
 
 struct Step::Impl {
-  Impl(Artifact& model, GraphUse use, std::function<bool(bool)> any, std::function<void(const std::string&)> to_log)
+  Impl(Artifact& model, GraphUse use, LargestOfRanks largest, std::function<void(const std::string&)> to_log)
       : artifact(model),
         graph_use(use),
-        any_rank(std::move(any)),
+        largest_of_ranks(std::move(largest)),
         log(std::move(to_log)),
         own_stream(model.place()),
         stream(own_stream),
@@ -41,7 +41,7 @@ struct Step::Impl {
 
   Artifact& artifact;
   GraphUse graph_use;
-  std::function<bool(bool)> any_rank;  // ranks that exchange must queue alike: what one repeats or records, all do
+  LargestOfRanks largest_of_ranks;
   std::function<void(const std::string&)> log;
   Stream own_stream;
   StreamRef stream;
@@ -55,6 +55,8 @@ struct Step::Impl {
   std::int64_t age = 0;  // steps since the engine was made
   Report report;
 
+  [[nodiscard]] bool any_rank(bool mine) const;
+  void require_compiled_for(StepExtents extents) const;
   void mark();
   void fit();
   void compute();
@@ -70,6 +72,26 @@ struct Step::Impl {
   void check_coincidence(std::span<const Vec3> positions, std::span<const Vec3> halo, const Box& box);
 };
 
+/// Ranks that exchange must queue alike: what one repeats or records, all do.
+bool Step::Impl::any_rank(bool mine) const
+{
+  std::int64_t any = mine ? 1 : 0;
+  largest_of_ranks(std::span(&any, 1));
+  return any != 0;
+}
+
+/// Refuses, on all ranks alike, what the model was not compiled for.
+void Step::Impl::require_compiled_for(StepExtents extents) const
+{
+  const Passport& passport = artifact.passport();
+  if (!passport.largest_step) return;
+  largest_of_ranks(std::span(&extents.rows, 1));
+  largest_of_ranks(extents.halo_rows);
+  largest_of_ranks(extents.edges);
+  const std::string excess = describe_excess(extents, *passport.largest_step, passport.cutoffs);
+  if (!excess.empty()) fail(Reach::collective, "{}", excess);
+}
+
 /// Brings the positions to the device and marks the pairs that are edges now.
 void Step::Impl::mark()
 {
@@ -82,7 +104,9 @@ void Step::Impl::mark()
 /// Makes room for the marked edges; says once, before the model runs, what it will take.
 void Step::Impl::fit()
 {
-  arrays.fit_edges();
+  const std::vector<std::int64_t> edges = arrays.count_edges();
+  require_compiled_for({0, std::vector<std::int64_t>(edges.size(), 0), edges});
+  arrays.fit_edges(edges);
   must_fit = false;
   if (!stream.is_gpu()) return;
   const bool is_first = report.foreseen_bytes == 0;
@@ -227,9 +251,8 @@ void Step::Impl::advise_if_out_of_memory(Body&& body)
   }
 }
 
-Step::Step(Artifact& artifact, GraphUse graph, std::function<bool(bool)> any_rank,
-           std::function<void(const std::string&)> log)
-    : impl_(std::make_unique<Impl>(artifact, graph, std::move(any_rank), std::move(log)))
+Step::Step(Artifact& artifact, GraphUse graph, LargestOfRanks largest, std::function<void(const std::string&)> log)
+    : impl_(std::make_unique<Impl>(artifact, graph, std::move(largest), std::move(log)))
 {
 }
 
@@ -240,6 +263,7 @@ const Step::Report& Step::report() const noexcept { return impl_->report; }
 
 void Step::begin_epoch(const EpochInput& epoch)
 {
+  impl_->require_compiled_for(impl_->arrays.least_extents(epoch));
   impl_->arrays.begin_epoch(epoch);
   impl_->arrangement = epoch.arrangement;
   impl_->must_fit = true;

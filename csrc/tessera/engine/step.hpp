@@ -30,6 +30,9 @@ struct EpochInput {
   std::function<std::int64_t()> arrangement;
 };
 
+/// Replaces each number by the largest that any rank has there; all ranks call it, in the same order.
+using LargestOfRanks = std::function<void(std::span<std::int64_t>)>;
+
 /// What one step gives, on the host; lives until the next.
 struct StepOutput {
   double energy = 0;               ///< eV, of the owned atoms
@@ -46,19 +49,20 @@ struct StepOutput {
 /// have no head-room, for padding costs time there.
 class Step {
  public:
-  /// @param artifact outlives this. @param any_rank whether any rank says yes; all ranks of a GPU model call it.
-  /// @param log as EngineOptions.
-  Step(Artifact& artifact, GraphUse graph, std::function<bool(bool)> any_rank,
-       std::function<void(const std::string&)> log);
+  /// @param artifact outlives this. @param log as EngineOptions.
+  Step(Artifact& artifact, GraphUse graph, LargestOfRanks largest, std::function<void(const std::string&)> log);
   ~Step();
 
   /// Where the exchange's and search's kernels shall be queued.
   [[nodiscard]] StreamRef stream() const noexcept;
 
+  /// All ranks call this.
+  /// @throws Error(collective) if a rank has more rows than the artifact was compiled for (Passport::largest_step).
   void begin_epoch(const EpochInput& epoch);
 
   /// All ranks call this. @param halo_positions of the widest list's halo rows, Å; none with an exchange.
   /// @throws Error(rank) if two atoms are closer than 1e-4 Å; as Artifact::run; with advice if memory runs out.
+  /// @throws Error(collective) if a rank has more edges than the artifact was compiled for.
   [[nodiscard]] StepOutput run(std::span<const Vec3> positions, std::span<const Vec3> halo_positions, const Box& box,
                                long charge, long multiplicity, bool wants_atom_virial);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 #include "tessera/base/error.hpp"
 #include "tessera/device/gpu.hpp"
@@ -21,9 +22,13 @@ namespace {
 constexpr double kRowHeadroom = 1.0 / 64, kEdgeHeadroom = 0.03, kPairHeadroom = 0.05;
 constexpr std::int64_t kLeastHeadroom = 16;
 
-std::int64_t with_headroom(std::int64_t count, double fraction)
+constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
+
+/// Room for `count`, which is at most `largest`; so is the room.
+std::int64_t with_headroom(std::int64_t count, double fraction, std::int64_t largest = kUnbounded)
 {
-  return count + kLeastHeadroom + static_cast<std::int64_t>(fraction * static_cast<double>(count));
+  const auto room = count + kLeastHeadroom + static_cast<std::int64_t>(fraction * static_cast<double>(count));
+  return std::min(room, largest);
 }
 
 at::Tensor view_of(void* data, std::vector<std::int64_t> sizes, at::ScalarType type, Device device)
@@ -76,6 +81,7 @@ StepArrays::StepArrays(const Artifact& artifact, StreamRef stream)
 
 void StepArrays::begin_epoch(const EpochInput& epoch)
 {
+  const auto& largest = artifact_.passport().largest_step;
   topology_ = epoch.topology;
   plan_handle_ = epoch.plan_handle;
   exchange_ = epoch.exchange;
@@ -83,7 +89,7 @@ void StepArrays::begin_epoch(const EpochInput& epoch)
   if (!has_headroom()) {
     num_rows_ = padded(num_owned_);
   } else if (num_owned_ + 1 > num_rows_) {
-    num_rows_ = with_headroom(num_owned_, kRowHeadroom);
+    num_rows_ = with_headroom(num_owned_, kRowHeadroom, largest ? largest->rows : kUnbounded);
   }
   wide_slot_ = epoch.slots.back().slot;
   for (std::size_t l = 0; l < lists_.size(); ++l) {
@@ -145,15 +151,34 @@ void StepArrays::set_input(std::span<const Vec3> positions, std::span<const Vec3
   staged_scalars_.items()[1] = multiplicity;
 }
 
-void StepArrays::fit_edges()
+StepExtents StepArrays::least_extents(const EpochInput& epoch) const
 {
+  StepExtents extents{padded(epoch.topology->num_owned), {}, std::vector<std::int64_t>(lists_.size(), kLeastExtent)};
+  for (const HaloSlots& slots : epoch.slots) extents.halo_rows.push_back(std::max(kLeastExtent, slots.num_slots));
+  return extents;
+}
+
+std::vector<std::int64_t> StepArrays::count_edges()
+{
+  std::vector<std::int64_t> counts;
   for (ListArrays& list : lists_) {
     const std::int64_t num_edges = list.status().to_host(stream_)[0];
+    counts.push_back(has_headroom() ? std::max(kLeastExtent, num_edges) : padded(num_edges));
+  }
+  return counts;
+}
+
+void StepArrays::fit_edges(std::span<const std::int64_t> counts)
+{
+  const auto& largest = artifact_.passport().largest_step;
+  for (std::size_t l = 0; l < lists_.size(); ++l) {
+    ListArrays& list = lists_[l];
     const ListExtents room = list.extents();
     if (!has_headroom()) {
-      list.make_room(room.rows, padded(num_edges), room.pairs);
-    } else if (num_edges > room.edges) {
-      list.make_room(room.rows, with_headroom(num_edges, kEdgeHeadroom), room.pairs);
+      list.make_room(room.rows, counts[l], room.pairs);
+    } else if (counts[l] > room.edges) {
+      const auto edges = with_headroom(counts[l], kEdgeHeadroom, largest ? largest->edges[l] : kUnbounded);
+      list.make_room(room.rows, edges, room.pairs);
     }
   }
 }

@@ -22,8 +22,12 @@ class StepArrays {
   void set_input(std::span<const Vec3> positions, std::span<const Vec3> halo_positions, const Box& box, long charge,
                  long multiplicity);
 
-  /// Makes the room for edges that the marked pairs need; waits for their number.
-  void fit_edges();
+  /// What an epoch needs at least; its edges are not known yet.
+  [[nodiscard]] StepExtents least_extents(const EpochInput& epoch) const;
+  /// Edges of each list that the marked pairs need room for; waits for their number.
+  [[nodiscard]] std::vector<std::int64_t> count_edges();
+  /// Makes the room. @param counts as count_edges() gave them.
+  void fit_edges(std::span<const std::int64_t> counts);
 
   void queue_upload();
   void queue_halo_positions();

@@ -151,6 +151,7 @@ struct Artifact::Impl {
 
   void use_threads() const;
   std::vector<at::Tensor> pad(const ModelInput& input, const Passport& passport);
+  void require_compiled_for(const Passport& passport) const;
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& inputs, const std::string& matmul);
 };
 
@@ -193,6 +194,18 @@ std::vector<at::Tensor> Artifact::Impl::pad(const ModelInput& input, const Passp
     lists[l].append_to(inputs, num_rows);
   }
   return inputs;
+}
+
+void Artifact::Impl::require_compiled_for(const Passport& passport) const
+{
+  if (!passport.largest_step) return;
+  StepExtents found{static_cast<std::int64_t>(element.size()), {}, {}};
+  for (const PaddedList& list : lists) {
+    found.halo_rows.push_back(static_cast<std::int64_t>(list.halo_element.size()));
+    found.edges.push_back(static_cast<std::int64_t>(list.receiver.size()));
+  }
+  const std::string excess = describe_excess(found, *passport.largest_step, passport.cutoffs);
+  TESSERA_REQUIRE(excess.empty(), "{}: {}", path, excess);
 }
 
 std::vector<at::Tensor> Artifact::Impl::call(const std::vector<at::Tensor>& inputs, const std::string& matmul)
@@ -256,6 +269,7 @@ std::vector<at::Tensor> Artifact::run(const std::vector<at::Tensor>& inputs)
 ModelOutput Artifact::run(const ModelInput& input)
 {
   auto inputs = impl_->pad(input, passport_);
+  impl_->require_compiled_for(passport_);
   for (std::size_t k = 1; k < inputs.size(); ++k) inputs[k] = inputs[k].to(impl_->device);
   auto outputs = run(inputs);
   for (auto& output : outputs) output = output.cpu();

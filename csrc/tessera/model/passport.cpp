@@ -128,6 +128,14 @@ class Fields {
   double number(const char* key) const { return get<double>(key, at(key), "a number"); }
   int integer(const char* key) const { return static_cast<int>(whole(key, at(key))); }
 
+  /// The value under a key that may be absent or null.
+  const Json* optional(const char* key) const
+  {
+    const auto found = object_->find(key);
+    const bool is_absent = found == object_->end() || std::holds_alternative<std::nullptr_t>(found->second.value);
+    return is_absent ? nullptr : &found->second;
+  }
+
   std::vector<double> numbers(const char* key) const
   {
     std::vector<double> result;
@@ -192,6 +200,29 @@ MemoryModel read_memory(const std::string& path, const Fields& fields, std::size
            num_lists, memory.bytes_per_halo_row.size(), memory.bytes_per_edge.size(), kExport);
   }
   return memory;
+}
+
+/// Bounds of extents; a number of JSON holds counts of up to 2^53 exactly.
+StepExtents read_largest_step(const std::string& path, const Fields& fields, std::size_t num_lists)
+{
+  const auto count = [&](const char* key, double value) {
+    if (!(value >= 2 && value <= 0x1p53) || value != std::floor(value)) {
+      refuse(path, "expected counts of at least 2 in passport key \"largest_step.{}\", found {}; re-export with {}",
+             key, value, kExport);
+    }
+    return static_cast<std::int64_t>(value);
+  };
+  StepExtents largest;
+  largest.rows = count("rows", fields.number("rows"));
+  for (const double value : fields.numbers("halo_rows")) largest.halo_rows.push_back(count("halo_rows", value));
+  for (const double value : fields.numbers("edges")) largest.edges.push_back(count("edges", value));
+  if (largest.halo_rows.size() != num_lists || largest.edges.size() != num_lists) {
+    refuse(path,
+           "expected {} numbers, one a cutoff, in passport keys \"largest_step.halo_rows\" and "
+           "\"largest_step.edges\", found {} and {}; re-export with {}",
+           num_lists, largest.halo_rows.size(), largest.edges.size(), kExport);
+  }
+  return largest;
 }
 
 void require_this_torch(const std::string& path, const std::string& exported_with)
@@ -355,6 +386,9 @@ Passport read_passport(const std::string& path)
   const auto memory = fields.inside("memory");
   check(path, passport);
   passport.memory = read_memory(path, memory, passport.cutoffs.size());
+  if (fields.optional("largest_step") != nullptr) {
+    passport.largest_step = read_largest_step(path, fields.inside("largest_step"), passport.cutoffs.size());
+  }
   return passport;
 }
 

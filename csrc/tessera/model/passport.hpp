@@ -3,9 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "tessera/model/step_extents.hpp"
 
 namespace tessera {
 
@@ -47,7 +50,8 @@ struct Passport {
   double receptive_radius = 0;         ///< Å
   std::vector<std::string> recompute;  ///< what the backward pass computes anew: "embedding", "stage 3 twice", ...
   MemoryModel memory;
-  std::string json;  ///< the whole passport as stored
+  std::optional<StepExtents> largest_step;  ///< the compiled code takes no more; none on the CPU and in older artifacts
+  std::string json;                         ///< the whole passport as stored
 
   [[nodiscard]] double largest_cutoff() const;
 };

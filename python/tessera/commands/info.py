@@ -66,6 +66,7 @@ def describe(path: Path, passport: dict[str, Any]) -> list[tuple[str, str]]:
         ("edge networks", describe_tables(passport["tables"])),
         ("recomputed", ", ".join(passport["recompute"]) or "nothing"),
         ("memory", describe_memory(passport["memory"], passport["cutoffs"])),
+        ("largest step", describe_largest_step(passport.get("largest_step"), passport["cutoffs"])),
         ("device", f"{passport['device']} ({passport['device_capability']})"),
         ("torch", passport["torch_version"]),
         ("charge", f"{low} to {high} e; used by the model: {uses_charge}"),
@@ -92,6 +93,16 @@ def describe_tables(tables: dict[str, Any] | None) -> str:
         f"tables, {tables['intervals_per_width']} intervals in a width of the radial basis, forces within "
         f"{tables['force_error']:.1e} eV/Å"
     )
+
+
+def describe_largest_step(largest: dict[str, Any] | None, cutoffs: list[float]) -> str:
+    """Say how much a rank may have in one step; artifacts for a CPU, and older ones, have no bound."""
+    if largest is None:
+        return "any"
+    terms = [f"{largest['rows'] - 1} atoms"]
+    for cutoff, halo_rows, edges in zip(cutoffs, largest["halo_rows"], largest["edges"], strict=True):
+        terms.append(f"{halo_rows} halo rows and {edges} edges of {cutoff:g} Å")
+    return f"{', '.join(terms)} on a rank (tessera-export --largest-step)"
 
 
 def describe_memory(memory: dict[str, Any], cutoffs: list[float]) -> str:

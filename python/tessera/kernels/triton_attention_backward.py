@@ -66,7 +66,7 @@ def attention_backward_receivers(
         )
         sums = sums + (zero_planes(SCALARS, BLOCK, dtype),)
     current = smallest_head(head, TILE)
-    own_sums = tl.program_id(1) * num_edges
+    own_sums = tl.program_id(1).to(tl.int64) * num_edges
     while current != NO_HEAD:
         key = load_planes(payload, current, lane, 0, SCALARS, SCALARS + VALUES, HEADS, BLOCK)
         value = load_planes(payload, current, lane, SCALARS, VALUES, SCALARS + VALUES, HEADS, BLOCK)

@@ -55,7 +55,7 @@ def table_sum_backward(
     """
     ROWS: tl.constexpr = DEGREES * DEGREES
     lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    own = tl.program_id(1) * num_edges
+    own = tl.program_id(1).to(tl.int64) * num_edges
     receiver = tl.program_id(0).to(tl.int64)
     incoming = load_planes(grad, receiver, lane, 0, ROWS, ROWS, CHANNELS, BLOCK)
     edge = tl.load(receiver_range + 2 * receiver)
