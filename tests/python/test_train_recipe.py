@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import yaml
 from ase.io import write
@@ -15,6 +16,8 @@ from oracle_data import ROOT
 from tessera.checkpoint import load_checkpoint
 
 RECIPE = ROOT / "examples" / "models" / "recipe"
+#: eV and eV/Å; sums of energies of some 1e4 eV in float64.
+ROUNDING = 1e-9
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")}
 
 
@@ -67,6 +70,19 @@ def test_the_measurement_alone_gives_the_same_numbers(folder):
     (found,) = json.loads((folder / "again.json").read_text()).values()
     assert found == json.loads((folder / "demo" / "metrics.json").read_text())["stage2"]
     assert f"{found['all']['forces']:.1f}" in done.stdout
+
+
+def test_the_expected_numbers_of_the_bundled_model_can_be_written_anew(tmp_path):
+    models = RECIPE.parent
+    done = run(RECIPE / "expected.py", models / "model.pt", "--output", tmp_path / "again.npz")
+    assert done.returncode == 0, done.stderr
+    with np.load(models / "expected.npz") as stored, np.load(tmp_path / "again.npz") as found:
+        assert set(found.files) == set(stored.files)
+        for key in stored.files:
+            if stored[key].dtype.kind == "f":
+                assert np.abs(found[key] - stored[key]).max() < ROUNDING, key
+            else:
+                assert np.array_equal(found[key], stored[key]), key
 
 
 def test_a_folder_in_the_way_is_refused(folder):
