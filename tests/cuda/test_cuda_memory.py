@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Memory of a GPU: foreseen before the first step, reported after it, and an error with advice when it runs out."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -16,22 +18,23 @@ pytestmark = needs_gpu
 FORESEEN_RELATIVE = 0.15
 
 
-@pytest.fixture
+@contextmanager
 def little_memory():
     """Let this process have 0.2 GiB of the device."""
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(0.2 * 2**30 / total)
-    yield
-    torch.cuda.set_per_process_memory_fraction(1.0)
-    torch.cuda.empty_cache()
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        torch.cuda.empty_cache()
 
 
-@pytest.mark.usefixtures("little_memory")
 def test_a_run_that_finds_no_memory_ends_with_the_numbers_and_advice(artifact):
-    path = artifact("first", "float64", device="cuda")
+    path = artifact("first", "float64", device="cuda")  # an export needs more
     large = water_216().repeat((4, 4, 2))
-    with pytest.raises(RuntimeError, match=r"out of GPU memory: .* MiB for 20736 atoms and \d+ \+ \d+ edges .*"
-                                           r"use more GPUs, or .* --recompute"):  # fmt: skip
+    expected = r"out of GPU memory: .* MiB for 20736 atoms and \d+ \+ \d+ edges .*use more GPUs, or .* --recompute"
+    with little_memory(), pytest.raises(RuntimeError, match=expected):
         run_ranks(path, 1, [large])
 
 
