@@ -21,6 +21,7 @@ from triton_cases import (
 
 from tessera.kernels import reference
 from tessera.model import edge_list, layers
+from tessera.model.split_products import SplitWeight
 
 pytest.importorskip("triton", reason="needs triton (pip install triton==3.6.0)")
 
