@@ -6,7 +6,8 @@ from collections.abc import Callable
 import torch
 from graph_timer import time_ms
 
-from tessera.model.layers import map_by_degree
+from tessera.model.layers import degree_linear
+from tessera.model.split_products import SplitWeight
 from tessera.model.tensor_algebra import degree_of_row
 
 SEED = 7
@@ -19,7 +20,8 @@ LARGEST_RATIO = 1.5
 HEADER = """
 ## Maps by degree, {atoms} atoms
 
-A pass: the map and the gradient of its features, without bias; tf32x3 compiled, as in an artifact. Rate: of the
+A pass: the map and the gradient of its features, without bias, eager; an artifact multiplies with the scales of tf32x3
+where the result is used. Rate: of the
 products of a pass, counted once. tf32x3 is to take at most {limit} times as long as TF32. Error: root mean square
 against float64, over that of the values; the larger of result and gradient.
 
@@ -48,11 +50,10 @@ class Map:
         """Return the function that evaluates a pass: result, and gradient of the features."""
         features, weight, incoming = (x.to(dtype) for x in (self.features, self.weight, self.incoming))
 
-        def mapped(leaf: torch.Tensor) -> torch.Tensor:
-            return map_by_degree(leaf, weight, self.degree, None, is_split=is_split)
+        halves = SplitWeight(weight) if is_split else None
 
-        if is_split:
-            mapped = torch.compile(mapped)
+        def mapped(leaf: torch.Tensor) -> torch.Tensor:
+            return degree_linear(leaf, weight[self.degree], None) if halves is None else halves(leaf)
 
         def both() -> tuple[torch.Tensor, torch.Tensor]:
             leaf = features.detach().requires_grad_()

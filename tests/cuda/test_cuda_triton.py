@@ -21,6 +21,7 @@ from triton_cases import (
 
 from tessera.kernels import reference
 from tessera.model import edge_list, layers
+from tessera.model.split_products import SplitWeight
 
 pytest.importorskip("triton", reason="needs triton (pip install triton==3.6.0)")
 
@@ -170,15 +171,15 @@ def test_linear_maps_in_halves_err_as_float32_does(num_rows, inputs, outputs):
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(num_rows, 9, inputs, generator=generator)
     weight = torch.randn(3, outputs, inputs, generator=generator) / inputs**0.5
-    bias, incoming = torch.randn(outputs, generator=generator), torch.randn(num_rows, 9, outputs, generator=generator)
-    degree = torch.tensor([0, 1, 1, 1, 2, 2, 2, 2, 2])
+    incoming = torch.randn(num_rows, 9, outputs, generator=generator)
+    halves = SplitWeight(weight.to(GPU))
 
     def mapped(x, *, is_split):
         """Result and gradient of a random linear function of it."""
         leaf = x.detach().requires_grad_()
-        moved = [tensor.to(x) for tensor in (weight, bias, incoming)]
-        found = layers.map_by_degree(leaf, moved[0], degree.to(x.device), moved[1], is_split=is_split)
-        (gradient,) = torch.autograd.grad((found * moved[2]).sum(), leaf)
+        by_row = weight.to(x)[[0, 1, 1, 1, 2, 2, 2, 2, 2]]
+        found = halves(leaf) if is_split else layers.degree_linear(leaf, by_row, None)
+        (gradient,) = torch.autograd.grad((found * incoming.to(x)).sum(), leaf)
         return found.detach(), gradient
 
     on_gpu = features.to(GPU)

@@ -7,7 +7,7 @@ import torch
 
 from tessera.kernels import reference
 from tessera.model import E2Former, ModelConfig, Stage, build_graph, energy_and_edge_gradients, split_products
-from tessera.model.split_products import split_linear
+from tessera.model.split_products import SplitWeight
 
 NUM_SYSTEMS = 4
 #: The claim of --matmul tf32x3 (issue 6): energy errors within three times those of plain FP32.
@@ -67,6 +67,11 @@ def leave_out_the_rest(monkeypatch):
 SIZES = {"one": 1.0, "tiny": 1e-25, "huge": 1e30, "each": 10.0 ** np.linspace(-20, 20, 50)[:, None]}
 
 
+def mapped(features, weight):
+    """[rows, inputs], [outputs, inputs] -> [rows, outputs], in halves."""
+    return SplitWeight(weight[None])(features[:, None])[:, 0]
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("inputs", "outputs"), [(256, 64), (1536, 8), (5, 3)])
 def test_products_and_gradients_err_as_float32_does(inputs, outputs, size):
@@ -84,38 +89,55 @@ def test_products_and_gradients_err_as_float32_does(inputs, outputs, size):
 
     exact = outcome(torch.nn.functional.linear, torch.float64)
     plain = outcome(torch.nn.functional.linear, torch.float32)
-    split = outcome(split_linear, torch.float32)
+    split = outcome(mapped, torch.float32)
     for expected, of_plain, of_split in zip(exact, plain, split, strict=True):
         smallest = 2.0**-24 * root_mean_square(expected)
         largest = LARGEST_RATIO * max(root_mean_square(of_plain - expected), smallest)
         assert root_mean_square(of_split - expected) <= largest
 
 
+@pytest.mark.parametrize("is_joined", [True, False], ids=["joined", "by degree"])
+def test_each_degree_has_its_weight_and_its_gradient(is_joined):
+    generator = torch.Generator().manual_seed(4)
+    features = torch.randn(7, 9, 6, generator=generator, requires_grad=True)
+    weight, incoming = torch.randn(3, 5, 6, generator=generator), torch.randn(7, 9, 5, generator=generator)
+    expected = torch.einsum("nri,roi->nro", features, weight[[0, 1, 1, 1, 2, 2, 2, 2, 2]])
+    (expected_gradient,) = torch.autograd.grad((expected * incoming).sum(), features)
+    halves = SplitWeight(weight)
+    found = halves(features) if is_joined else torch.cat(halves.by_degree(features), dim=1)
+    (gradient,) = torch.autograd.grad((found * incoming).sum(), features)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-5)
+
+
 def test_small_numbers_beside_large_ones_in_a_row_keep_their_share():
     features = torch.tensor([[3e4, 1e-7, 0.0, -2e-3]])
-    weight = torch.eye(4)
-    found = split_linear(features, weight)
-    torch.testing.assert_close(found, features, rtol=0, atol=3e4 * 2.0**-24)
+    torch.testing.assert_close(mapped(features, torch.eye(4)), features, rtol=0, atol=3e4 * 2.0**-24)
 
 
 def test_rows_of_zeros_stay_zero_and_what_is_no_number_stays_none():
     features = torch.tensor([[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0], [1.0, 2.0]])
-    found = split_linear(features, torch.tensor([[1.0, 1.0]]))
+    found = mapped(features, torch.tensor([[1.0, 1.0]]))
     assert found[0] == 0.0
     assert not found[1:3].isfinite().any()
     assert found[3] == 3.0
 
 
 @pytest.mark.parametrize(
-    ("features", "weight", "message"),
+    ("features", "message"),
     [
-        (torch.zeros(2, 3).double(), torch.zeros(4, 3), "features: expected torch.float32, found torch.float64"),
-        (torch.zeros(2, 3), torch.zeros(4, 3).half(), "weight: expected torch.float32, found torch.float16"),
-        (torch.zeros(2, 3), torch.zeros(3, 4), r"weight: expected \[outputs, 3\]"),
-        (torch.zeros(2, 3), torch.zeros(4, 3, requires_grad=True), "weight: expected a constant"),
+        (torch.zeros(2, 4, 3).double(), "features: expected torch.float32 .any, 4, 3., found torch.float64"),
+        (torch.zeros(2, 3, 3), r"features: expected torch.float32 .any, 4, 3., found torch.float32 \[2, 3, 3\]"),
+        (torch.zeros(4, 3), r"found torch.float32 \[4, 3\]"),
     ],
-    ids=["features", "weight", "extents", "gradient"],
-)  # fmt: skip
-def test_other_inputs_are_refused(features, weight, message):
+    ids=["dtype", "rows", "dimensions"],
+)
+def test_other_features_are_refused(features, message):
     with pytest.raises(ValueError, match=message):
-        split_linear(features, weight)
+        SplitWeight(torch.zeros(2, 5, 3))(features)
+
+
+@pytest.mark.parametrize("weight", [torch.zeros(2, 5, 3).double(), torch.zeros(5, 3)], ids=["dtype", "dimensions"])
+def test_other_weights_are_refused(weight):
+    with pytest.raises(ValueError, match=r"weight: expected torch.float32 .L\+1, outputs, inputs., found"):
+        SplitWeight(weight)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import yaml
 from ase.io import write
@@ -13,8 +14,13 @@ from train_inputs import labelled_frames
 
 from oracle_data import ROOT
 from tessera.checkpoint import load_checkpoint
+from tessera.model import build_graph
 
 RECIPE = ROOT / "examples" / "models" / "recipe"
+#: eV and eV/Å; sums of energies of some 1e4 eV in float64.
+ROUNDING = 1e-9
+#: Sums of covalent radii: O-H at 0.68 Å.
+REACH = 0.7
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")}
 
 
@@ -47,6 +53,16 @@ def test_both_stages_leave_a_model_with_a_smooth_normalizer_and_a_repulsion(fold
         assert len((folder / "demo" / stage / "log.csv").read_text().splitlines()) == 4
     start = load_checkpoint(folder / "demo" / "start" / "model.pt")
     assert start.config.softmax == "smooth"
+    assert start.config.repulsion.outer == model.config.repulsion.outer == REACH
+
+
+def test_the_repulsion_of_the_start_reaches_no_bond_of_a_liquid(folder):
+    start = load_checkpoint(folder / "demo" / "start" / "model.pt")
+    stored = np.load(RECIPE.parent / "expected.npz")
+    for case in range(3):
+        frame = {key: stored[f"case{case}_{key}"] for key in ("Z", "positions", "cell", "pbc")}
+        graph = build_graph(start, frame["Z"], frame["positions"], frame["cell"], frame["pbc"])
+        assert float(start.repulsion(graph).abs().sum()) == 0
 
 
 def test_errors_are_measured_by_kind_for_the_start_and_each_stage(folder):
@@ -67,6 +83,19 @@ def test_the_measurement_alone_gives_the_same_numbers(folder):
     (found,) = json.loads((folder / "again.json").read_text()).values()
     assert found == json.loads((folder / "demo" / "metrics.json").read_text())["stage2"]
     assert f"{found['all']['forces']:.1f}" in done.stdout
+
+
+def test_the_expected_numbers_of_the_bundled_model_can_be_written_anew(tmp_path):
+    models = RECIPE.parent
+    done = run(RECIPE / "expected.py", models / "model.pt", "--output", tmp_path / "again.npz")
+    assert done.returncode == 0, done.stderr
+    with np.load(models / "expected.npz") as stored, np.load(tmp_path / "again.npz") as found:
+        assert set(found.files) == set(stored.files)
+        for key in stored.files:
+            if stored[key].dtype.kind == "f":
+                assert np.abs(found[key] - stored[key]).max() < ROUNDING, key
+            else:
+                assert np.array_equal(found[key], stored[key]), key
 
 
 def test_a_folder_in_the_way_is_refused(folder):

@@ -38,6 +38,7 @@ from tessera.kernels import (
     triton_attention,
     triton_attention_backward,
     triton_attention_ops,
+    triton_halves,
     triton_table_sum,
 )
 from tessera.model import E2Former, EdgeList, ModelConfig, Stage
@@ -47,6 +48,7 @@ from tessera_export.trace import export_step, trace_step
 
 H200 = GPUTarget("cuda", 90, 32)
 INT64 = ("row", "sender", "receiver", "receiver_range", "sender_order", "sender_range")
+TYPES = {"halves": "*fp16"}
 #: The paper's model: scalars, value planes, heads.
 SCALARS, PLANES, HEADS = 8, 18, 128
 
@@ -60,7 +62,7 @@ def compiled(kernel, constants, dtype, **options):
         elif name.startswith("num_"):
             signature[name] = "i64"
         else:
-            signature[name] = "*i64" if name in INT64 else "*i1" if name == "active" else f"*{dtype}"
+            signature[name] = "*i64" if name in INT64 else "*i1" if name == "active" else TYPES.get(name, f"*{dtype}")
             attributes[place,] = [["tt.divisibility", 16]]
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
     binary = triton.compile(source, target=H200, options={"num_warps": 1, **options})
@@ -102,12 +104,18 @@ def spills():
     for kernel in (triton_table_sum.table_sum_forward, triton_table_sum.table_sum_backward):
         constants = {"DEGREES": 3, "CHANNELS": 256, "BLOCK": triton_table_sum.channel_blocks(256)[0]}
         found[kernel.fn.__name__] = compiled(kernel, constants, "fp32")
+    for inputs in (256, 1536):
+        width = triton_halves.width_of(inputs)
+        constants = {"LARGEST": 256.0, "LEAST": 2.0**-100, "FIRST": 4, "COUNT": 5, "ROWS": 9, "INPUTS": inputs,
+                     "WIDTH": width, "TILE": triton_halves.tile_of(width)}  # fmt: skip
+        kernel = triton_halves.split_rows_kernel
+        found[f"{kernel.fn.__name__} {inputs}"] = compiled(kernel, constants, "fp32", num_warps=triton_halves.WARPS)
     return found
 
 
 def step(query, payload, table, row, fraction, envelope, factor, active, receiver, sender, receiver_range, sender_order,
          sender_range, harmonics, radial):  # fmt: skip
-    """Attention and an embedding with all their gradients, as the exporter records them."""
+    """Attention and an embedding with all their gradients and rows in halves, as the exporter records them."""
     leaves = [x.detach().requires_grad_() for x in (query, payload, fraction, envelope, factor, harmonics)]
     query, payload, fraction, envelope, factor, harmonics = leaves
     edges = EdgeList(None, None, receiver, sender, receiver_range, sender_order, sender_range)
@@ -116,7 +124,7 @@ def step(query, payload, table, row, fraction, envelope, factor, active, receive
     )
     sums = triton_edges.table_sum(harmonics, radial, row, fraction, envelope, edges)
     total = message.square().sum() + sums.square().sum()
-    return (message.detach(), *torch.autograd.grad(total, leaves))
+    return (message.detach(), *triton_halves.split_rows(sums.detach(), 1, 3), *torch.autograd.grad(total, leaves))
 
 
 def step_inputs():

@@ -11,6 +11,7 @@ from tessera.model.config import ModelConfig, Stage
 from tessera.model.geometry import StageEdges
 from tessera.model.graph import Graph
 from tessera.model.layers import DegreeLinear, DegreeNorm, linear
+from tessera.model.split_products import SplitWeight, split_weight
 
 SILU_GAIN = 1.6791767923989418
 SIGMOID_GAIN = 1.8467055342154763
@@ -23,7 +24,7 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.lmax = config.lmax
-        self.is_split = False
+        self.gate_halves: SplitWeight | None = None
         self.into = DegreeLinear(config.lmax, config.channels, config.channels)
         self.gates = nn.Linear(config.channels, config.channels * (config.lmax + 1))
         self.out = DegreeLinear(config.lmax, config.channels, config.channels)
@@ -31,15 +32,17 @@ class FeedForward(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """[N, R, C] -> [N, R, C]."""
         x = self.into(features)
-        gates = linear(x[:, 0], self.gates.weight, self.gates.bias, is_split=self.is_split).view(
-            x.shape[0], self.lmax + 1, -1
-        )
+        gates = linear(x[:, 0], self.gates, self.gate_halves).view(x.shape[0], self.lmax + 1, -1)
         opened = torch.sigmoid(gates[:, 1:]) * SIGMOID_GAIN
         rows = [nn.functional.silu(gates[:, :1]) * SILU_GAIN]
         rows += [
             opened[:, degree - 1 : degree] * x[:, degree**2 : (degree + 1) ** 2] for degree in range(1, self.lmax + 1)
         ]
         return self.out(torch.cat(rows, dim=1))
+
+    def set_split(self, *, is_split: bool) -> None:
+        """Make the gates of halves, or as precise as the process is set."""
+        self.gate_halves = split_weight(self.gates.weight, is_split=is_split)
 
 
 class Block(nn.Module):

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from tessera.model.split_products import split_linear
+from tessera.model.split_products import SplitWeight, split_weight
 from tessera.model.tensor_algebra import degree_of_row
 
 NORM_EPSILON = 1e-5
@@ -27,48 +27,31 @@ class DegreeLinear(nn.Module):
     """Linear map with one weight a degree and a bias on the scalar row (E2Former V2 specification, SO3Linear).
 
     Attributes:
-        is_split: see :func:`map_by_degree`.
+        halves: where set, the map is made of these (:mod:`tessera.model.split_products`).
     """
 
     def __init__(self, lmax: int, inputs: int, outputs: int, *, bias: bool = True) -> None:
         super().__init__()
-        self.is_split = False
+        self.halves: SplitWeight | None = None
         self.weight = uniform_parameter(lmax + 1, outputs, inputs, fan_in=inputs)
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
         self.register_buffer("degree", torch.tensor(degree_of_row(lmax)), persistent=False)
 
     def forward(self, features: Tensor) -> Tensor:
         """[N, R, inputs] -> [N, R, outputs]."""
-        return map_by_degree(features, self.weight, self.degree, self.bias, is_split=self.is_split)
+        if self.halves is None:
+            return degree_linear(features, self.weight[self.degree], self.bias)
+        product = self.halves(features)
+        return product if self.bias is None else product + scalar_row(self.bias, features.shape[1])
+
+    def set_split(self, *, is_split: bool) -> None:
+        """Multiply in halves, or as precise as the process is set."""
+        self.halves = split_weight(self.weight, is_split=is_split)
 
 
-def map_by_degree(features: Tensor, weight: Tensor, degree: Tensor, bias: Tensor | None, *, is_split: bool) -> Tensor:
-    """Apply one weight a degree and a bias on row 0: [N, R, inputs] -> [N, R, outputs].
-
-    Args:
-        features: [N, R, inputs].
-        weight: [L+1, outputs, inputs].
-        degree: degree of each row, int64 [R].
-        bias: [outputs] or None.
-        is_split: one product a degree, each of halves (:mod:`tessera.model.split_products`); else one batched product
-            over rows, as precise as the process is set.
-    """
-    if not is_split:
-        return degree_linear(features, weight[degree], bias)
-    product = torch.cat(split_by_degree(features, weight), dim=1)
-    return product if bias is None else product + scalar_row(bias, features.shape[1])
-
-
-def split_by_degree(features: Tensor, weight: Tensor) -> list[Tensor]:
-    """Multiply the rows of each degree with its weight in halves: [N, R, inputs] -> L+1 times [N, 2l+1, outputs]."""
-    return [
-        split_linear(features[:, degree**2 : (degree + 1) ** 2], by_degree) for degree, by_degree in enumerate(weight)
-    ]
-
-
-def linear(features: Tensor, weight: Tensor, bias: Tensor, *, is_split: bool) -> Tensor:
-    """[N, inputs] -> [N, outputs], in halves or as precise as the process is set."""
-    return split_linear(features, weight) + bias if is_split else nn.functional.linear(features, weight, bias)
+def linear(features: Tensor, layer: nn.Linear, halves: SplitWeight | None) -> Tensor:
+    """Apply a layer, [N, inputs] -> [N, outputs], in halves if they are given."""
+    return layer(features) if halves is None else halves(features[:, None])[:, 0] + layer.bias
 
 
 def degree_linear(features: Tensor, row_weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -119,7 +102,9 @@ class ScalarProjection(nn.Module):
     def __init__(self, lmax: int, channels: int, hidden: int, num_heads: int, head_scalars: int) -> None:
         super().__init__()
         self.lmax, self.planes = lmax, (head_scalars, num_heads)
-        self.is_split = False
+        self.halves: SplitWeight | None = None
+        self.mix_halves: SplitWeight | None = None
+        self.out_halves: SplitWeight | None = None
         self.weight = uniform_parameter(lmax + 1, hidden, channels, fan_in=channels)
         self.partner_weight = uniform_parameter(lmax + 1, hidden, channels, fan_in=channels)
         self.bias = nn.Parameter(torch.zeros(hidden))
@@ -130,21 +115,33 @@ class ScalarProjection(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """[N, R, channels] -> [N, D, H]."""
-        both = torch.cat([self.weight, self.partner_weight], dim=1)
-        bias = nn.functional.pad(self.bias, (0, self.bias.shape[0]))
-        products = self._products(features, both, bias)
-        hidden = nn.functional.silu(self.norm(linear(products, self.mix.weight, self.mix.bias, is_split=self.is_split)))
-        weight, bias = (_by_plane(values, self.planes) for values in (self.out.weight, self.out.bias))
-        return linear(hidden, weight, bias, is_split=self.is_split).unflatten(1, self.planes)
+        hidden = nn.functional.silu(self.norm(linear(self._products(features), self.mix, self.mix_halves)))
+        weight, bias = self._out()
+        if self.out_halves is None:
+            return nn.functional.linear(hidden, weight, bias).unflatten(1, self.planes)
+        return (self.out_halves(hidden[:, None])[:, 0] + bias).unflatten(1, self.planes)
 
-    def _products(self, features: Tensor, both: Tensor, bias: Tensor) -> Tensor:
+    def _products(self, features: Tensor) -> Tensor:
         """Multiply the two maps row by row and sum each degree: [N, (L+1) hidden]."""
-        if not self.is_split:
-            first, second = degree_linear(features, both[self.degree], bias).chunk(2, dim=-1)
+        bias = nn.functional.pad(self.bias, (0, self.bias.shape[0]))
+        if self.halves is None:
+            first, second = degree_linear(features, self._both()[self.degree], bias).chunk(2, dim=-1)
             return sum_by_degree(first * second, self.lmax).flatten(1)
-        maps = split_by_degree(features, both)
+        maps = self.halves.by_degree(features)
         maps[0] = maps[0] + bias
         return torch.cat([(first * second).sum(1) for first, second in (x.chunk(2, dim=-1) for x in maps)], dim=1)
+
+    def _both(self) -> Tensor:
+        return torch.cat([self.weight, self.partner_weight], dim=1)
+
+    def _out(self) -> tuple[Tensor, Tensor]:
+        return _by_plane(self.out.weight, self.planes), _by_plane(self.out.bias, self.planes)
+
+    def set_split(self, *, is_split: bool) -> None:
+        """Multiply in halves, or as precise as the process is set."""
+        self.halves = split_weight(self._both(), is_split=is_split)
+        self.mix_halves = split_weight(self.mix.weight, is_split=is_split)
+        self.out_halves = split_weight(self._out()[0], is_split=is_split)
 
 
 def _by_plane(values: Tensor, planes: tuple[int, int]) -> Tensor:

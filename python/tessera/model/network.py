@@ -196,7 +196,7 @@ class E2Former(nn.Module):
         """
         for module in self.modules():
             if isinstance(module, (DegreeLinear, ScalarProjection, FeedForward)):
-                module.is_split = is_split
+                module.set_split(is_split=is_split)
 
     def select_elements(self, elements: Sequence[str]) -> "E2Former":
         """Return a copy that knows only `elements`, in this order.

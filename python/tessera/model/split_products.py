@@ -9,8 +9,11 @@ two a row brings the row's largest number near 2^8, so that none overflows and w
 The three products are one, of three times as many columns, which cuBLAS sums small terms first.
 """
 
+import importlib
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 SCALE = 2.0**8
 """Where the largest number of a row is brought; sums of 2^9 columns stay far from float16's and float32's ends."""
@@ -21,61 +24,101 @@ DROPPED_BITS = 13
 EXPONENT = 0x7F800000
 
 
-def split_linear(features: Tensor, weight: Tensor) -> Tensor:
-    """Return `features @ weight.T`; differentiable once by the features.
+class SplitWeight(nn.Module):
+    """Weights of maps by degree in halves: constants from which the maps and their gradients are made.
 
-    Args:
-        features: float32 [..., inputs].
-        weight: float32 [outputs, inputs], a constant.
-
-    Returns:
-        float32 [..., outputs].
-
-    Raises:
-        ValueError: another dtype, other extents, or a weight that requires a gradient.
+    Attributes:
+        scales: what undoes the scale of each degree's weight.
     """
-    for name, values in (("features", features), ("weight", weight)):
-        if values.dtype != torch.float32:
-            raise ValueError(f"{name}: expected torch.float32, found {values.dtype}; leave out --matmul tf32x3")
-    if weight.dim() != 2 or features.shape[-1] != weight.shape[1]:
-        raise ValueError(
-            f"weight: expected [outputs, {features.shape[-1]}] for features {list(features.shape)}, "
-            f"found {list(weight.shape)}"
-        )
-    if weight.requires_grad:
-        raise ValueError("weight: expected a constant, found one that requires a gradient; detach it")
-    flat: Tensor = _SplitLinear.apply(features.reshape(-1, weight.shape[1]), weight)
-    return flat.view(*features.shape[:-1], weight.shape[0])
+
+    def __init__(self, weight: Tensor) -> None:
+        """Split [L+1, outputs, inputs].
+
+        Raises:
+            ValueError: another dtype than float32, or other extents.
+        """
+        super().__init__()
+        if weight.dtype != torch.float32 or weight.dim() != 3:
+            raise ValueError(
+                f"weight: expected torch.float32 [L+1, outputs, inputs], found {weight.dtype} {list(weight.shape)}; "
+                "leave out --matmul tf32x3"
+            )
+        degrees = [_halves(by_degree, by_degree.abs().amax()) for by_degree in weight.detach()]
+        self.scales = [float(scale) for _, _, scale in degrees]
+        right, back = [], []
+        for high, low, _ in degrees:
+            right.append(torch.cat([high, low, high], dim=1))
+            back.append(torch.cat([high.T, low.T, high.T], dim=1))
+        self.register_buffer("right", torch.stack(right).half(), persistent=False)
+        self.register_buffer("back", torch.stack(back).half(), persistent=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Map [N, R, inputs], float32, R = (L+1)^2, to [N, R, outputs]; differentiable once.
+
+        Raises:
+            ValueError: another dtype or other extents.
+        """
+        self._check(features)
+        joined: Tensor = _SplitMaps.apply(features, self.right, self.back, self.scales, True)  # noqa: FBT003
+        return joined
+
+    def by_degree(self, features: Tensor) -> list[Tensor]:
+        """Return the same degree by degree, L+1 times [N, 2l+1, outputs], without a copy that joins them."""
+        self._check(features)
+        return list(_SplitMaps.apply(features, self.right, self.back, self.scales, False))  # noqa: FBT003
+
+    def _check(self, features: Tensor) -> None:
+        degrees, inputs = self.right.shape[0], self.right.shape[2] // 3
+        if features.dtype != torch.float32 or features.dim() != 3 or features.shape[1:] != (degrees**2, inputs):
+            raise ValueError(
+                f"features: expected torch.float32 [any, {degrees**2}, {inputs}], found {features.dtype} "
+                f"{list(features.shape)}"
+            )
 
 
-class _SplitLinear(torch.autograd.Function):
-    """The gradient of a product is a product with the same weight, made of halves likewise."""
+def split_weight(weight: Tensor, *, is_split: bool) -> SplitWeight | None:
+    """Return the weight [L+1, outputs, inputs] or [outputs, inputs] in halves, or None."""
+    return SplitWeight(weight if weight.dim() == 3 else weight[None]) if is_split else None
+
+
+class _SplitMaps(torch.autograd.Function):
+    """The gradient of a map is a map with the transposed weight, made of halves likewise."""
 
     @staticmethod
-    def forward(ctx, features: Tensor, weight: Tensor) -> Tensor:  # noqa: ANN001
-        ctx.save_for_backward(weight)
-        return _product(features, weight)
+    def forward(ctx, features: Tensor, right: Tensor, back: Tensor, scales: list[float], is_joined: bool) -> Any:  # noqa: ANN001
+        ctx.save_for_backward(back)
+        ctx.scales, ctx.is_joined = scales, is_joined
+        maps = [_map(features, degree**2, 2 * degree + 1, right[degree], scale) for degree, scale in enumerate(scales)]
+        return torch.cat(maps, dim=1) if is_joined else tuple(maps)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # noqa: ANN001
-        (weight,) = ctx.saved_tensors
-        return _product(grad, weight.T), None
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN001
+        (back,) = ctx.saved_tensors
+        maps = []
+        for degree, scale in enumerate(ctx.scales):
+            grad, first = (grads[0], degree**2) if ctx.is_joined else (grads[degree], 0)
+            maps.append(_map(grad, first, 2 * degree + 1, back[degree], scale))
+        return torch.cat(maps, dim=1), None, None, None, None
 
 
-def _product(features: Tensor, weight: Tensor) -> Tensor:
-    """[rows, inputs], [outputs, inputs] -> [rows, outputs]."""
-    high, low, scale = _halves(features, features.abs().amax(dim=1, keepdim=True))
-    weight_high, weight_low, weight_scale = _halves(weight, weight.abs().amax())
-    left = torch.cat([low, high, high], dim=1).half()
-    right = torch.cat([weight_high, weight_low, weight_high], dim=1).half()
-    return _sum_in_float32(left, right) * (scale * weight_scale)
+def _map(features: Tensor, first: int, count: int, right: Tensor, scale: float) -> Tensor:
+    """Map rows first to first + count of [N, R, inputs]: [N, count, outputs]."""
+    if features.is_cuda:
+        # Triton is for GPUs alone, and this is the one door to its kernel for halves.
+        kernels = importlib.import_module("tessera.kernels.triton_halves")
+        left, row_scale = kernels.split_rows(features.contiguous(), first, count)
+        product = torch.mm(left, right.T, out_dtype=torch.float32)
+    else:  # products of two halves are exact in float32, which a CPU multiplies
+        left, row_scale = split_rows(features, first, count)
+        product = torch.mm(left.float(), right.float().T)
+    return (product * (row_scale * scale)).view(-1, count, right.shape[0])
 
 
-def _sum_in_float32(left: Tensor, right: Tensor) -> Tensor:
-    """Multiply float16 by the transpose of float16; products of two are exact in float32, which a CPU multiplies."""
-    if left.is_cuda:
-        return torch.mm(left, right.T, out_dtype=torch.float32)
-    return torch.mm(left.float(), right.float().T)
+def split_rows(features: Tensor, first: int, count: int) -> tuple[Tensor, Tensor]:
+    """Return float16 [N count, 3 inputs], [low | high | high], and float32 [N count, 1], what undoes a row's scale."""
+    rows = features[:, first : first + count].reshape(-1, features.shape[2])
+    high, low, scale = _halves(rows, rows.abs().amax(dim=1, keepdim=True))
+    return torch.cat([low, high, high], dim=1).half(), scale
 
 
 def _halves(x: Tensor, largest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
