@@ -6,7 +6,7 @@ import os
 import pytest
 import torch
 
-from tessera.model.split_products import split_rows
+from tessera.kernels.halves import split_rows
 
 pytest.importorskip("triton", reason="needs triton (pip install triton==3.6.0)")
 if os.environ.get("TRITON_INTERPRET") != "1":

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 from triton import language as tl
 
-from tessera.model.split_products import SCALE, SMALLEST
+from tessera.kernels.halves import SCALE, SMALLEST
 
 NUMBERS = 4096
 """That a program of four warps holds: 32 a thread."""

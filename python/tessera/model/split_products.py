@@ -15,13 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-SCALE = 2.0**8
-"""Where the largest number of a row is brought; sums of 2^9 columns stay far from float16's and float32's ends."""
-SMALLEST = 2.0**-100
-"""A row of smaller numbers counts as one whose largest is this: the inverse must be finite."""
-DROPPED_BITS = 13
-"""Of float32's 24 significant bits, 11 stay."""
-EXPONENT = 0x7F800000
+from tessera.kernels.halves import halves, split_rows
 
 
 class SplitWeight(nn.Module):
@@ -43,7 +37,7 @@ class SplitWeight(nn.Module):
                 f"weight: expected torch.float32 [L+1, outputs, inputs], found {weight.dtype} {list(weight.shape)}; "
                 "leave out --matmul tf32x3"
             )
-        degrees = [_halves(by_degree, by_degree.abs().amax()) for by_degree in weight.detach()]
+        degrees = [halves(by_degree, by_degree.abs().amax()) for by_degree in weight.detach()]
         self.scales = [float(scale) for _, _, scale in degrees]
         right, back = [], []
         for high, low, _ in degrees:
@@ -112,21 +106,3 @@ def _map(features: Tensor, first: int, count: int, right: Tensor, scale: float) 
         left, row_scale = split_rows(features, first, count)
         product = torch.mm(left.float(), right.float().T)
     return (product * (row_scale * scale)).view(-1, count, right.shape[0])
-
-
-def split_rows(features: Tensor, first: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return float16 [N count, 3 inputs], [low | high | high], and float32 [N count, 1], what undoes a row's scale."""
-    rows = features[:, first : first + count].reshape(-1, features.shape[2])
-    high, low, scale = _halves(rows, rows.abs().amax(dim=1, keepdim=True))
-    return torch.cat([low, high, high], dim=1).half(), scale
-
-
-def _halves(x: Tensor, largest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Split scaled numbers: high of 11 bits, the rest, and what undoes the scale; all float32.
-
-    Rounds by integers: compiled code keeps float16 in float32 registers, so that a cast there and back rounds nothing.
-    """
-    power = (largest.clamp_min(SMALLEST).view(torch.int32) & EXPONENT).view(torch.float32)
-    scaled = x * (SCALE / power)
-    high = ((scaled.view(torch.int32) + (1 << (DROPPED_BITS - 1))) & -(1 << DROPPED_BITS)).view(torch.float32)
-    return high, scaled - high, power * (1.0 / SCALE)
