@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._inductor import config as inductor_config
 
 from tessera.checkpoint import load_checkpoint
 from tessera.model import E2Former, ModelConfig, Stage
@@ -125,16 +124,11 @@ def load_model(name: str, elements: Sequence[str] = ()) -> E2Former:
 
 
 def export(request: Request) -> Path:
-    """Path of the artifact, exported now unless an earlier run left the same one.
-
-    On a GPU the compiler takes its first choice of launch for pointwise kernels instead of compiling and timing more:
-    tests ask what an artifact computes, and exports are most of their time.
-    """
+    """Path of the artifact, exported now unless an earlier run left the same one."""
     model = load_model(request.name, request.elements)
     path = artifact_folder() / f"{request.name}-{request.dtype}-{request.device}-{request.key(model)}.pt2"
     if not path.exists():
-        with inductor_config.patch({"triton.autotune_pointwise": False}):
-            export_model(model, path, request.options, Progress(is_quiet=True))
+        export_model(model, path, request.options, Progress(is_quiet=True))
     return path
 
 

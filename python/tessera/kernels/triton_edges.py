@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Device functions that the Triton kernels share: rows in planes, gates of an edge, walks over sorted edges.
 
-A lane is one head. Heads never mix but in the sums that a kernel says it takes over lanes, so a row's state lives in
-tuples of vectors of BLOCK lanes, one a plane, and stays in registers. A program serves one block of heads: the second
-axis of the grid, which changes slowest, so that all programs that run at a time read the same slice of every row.
+A lane is one head, or two where a launch says so. Heads never mix but in the sums that a kernel says it takes over
+lanes, so a row's state lives in tuples of vectors of BLOCK heads, one a plane, and stays in registers. A program serves
+one block of heads: the second axis of the grid, which changes slowest, so that all programs that run at a time read the
+same slice of every row.
 
 A **tile** is a few rows that one program serves together. Each row has its own edges, sorted by the row at the other
 end; `cursor` holds the place of each row's next edge and `head` the row at the other end of it. A step takes the

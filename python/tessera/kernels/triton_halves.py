@@ -22,6 +22,7 @@ def split_rows_kernel(
 ):  # fmt: skip
     """Write [low | high | high] of rows FIRST to FIRST + COUNT of each atom, and what undoes their scale.
 
+    Bit by bit as :func:`tessera.kernels.halves.split_rows`; the masks are those of its EXPONENT and DROPPED_BITS.
     One program serves TILE rows; WIDTH is the power of two that holds a row. The largest number of a row is brought to
     LARGEST; a row of smaller numbers than LEAST counts as one of such.
     """

@@ -32,7 +32,8 @@ class FeedForward(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """[N, R, C] -> [N, R, C]."""
         x = self.into(features)
-        gates = linear(x[:, 0], self.gates, self.gate_halves).view(x.shape[0], self.lmax + 1, -1)
+        flat = linear(x[:, 0], self.gates.weight, self.gates.bias, self.gate_halves)
+        gates = flat.view(x.shape[0], self.lmax + 1, -1)
         opened = torch.sigmoid(gates[:, 1:]) * SIGMOID_GAIN
         rows = [nn.functional.silu(gates[:, :1]) * SILU_GAIN]
         rows += [

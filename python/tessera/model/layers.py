@@ -49,9 +49,11 @@ class DegreeLinear(nn.Module):
         self.halves = split_weight(self.weight, is_split=is_split)
 
 
-def linear(features: Tensor, layer: nn.Linear, halves: SplitWeight | None) -> Tensor:
-    """Apply a layer, [N, inputs] -> [N, outputs], in halves if they are given."""
-    return layer(features) if halves is None else halves(features[:, None])[:, 0] + layer.bias
+def linear(features: Tensor, weight: Tensor, bias: Tensor, halves: SplitWeight | None) -> Tensor:
+    """[N, inputs] -> [N, outputs]; by `halves`, those of `weight`, if they are given."""
+    if halves is None:
+        return nn.functional.linear(features, weight, bias)
+    return halves(features[:, None])[:, 0] + bias
 
 
 def degree_linear(features: Tensor, row_weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -115,11 +117,9 @@ class ScalarProjection(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """[N, R, channels] -> [N, D, H]."""
-        hidden = nn.functional.silu(self.norm(linear(self._products(features), self.mix, self.mix_halves)))
-        weight, bias = self._out()
-        if self.out_halves is None:
-            return nn.functional.linear(hidden, weight, bias).unflatten(1, self.planes)
-        return (self.out_halves(hidden[:, None])[:, 0] + bias).unflatten(1, self.planes)
+        mixed = linear(self._products(features), self.mix.weight, self.mix.bias, self.mix_halves)
+        hidden = nn.functional.silu(self.norm(mixed))
+        return linear(hidden, *self._out(), self.out_halves).unflatten(1, self.planes)
 
     def _products(self, features: Tensor) -> Tensor:
         """Multiply the two maps row by row and sum each degree: [N, (L+1) hidden]."""
