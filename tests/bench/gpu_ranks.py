@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Measure weak scaling over the GPUs of this machine: the paper-size model on water, one MPI rank a GPU.
 
-    python tests/bench/gpu_ranks.py --results FOLDER [--commit NAME] [--atoms 10,25] [--profile]
+    python tests/bench/gpu_ranks.py --results FOLDER [--commit NAME] [--atoms 10,25] [--model FILE] [--profile]
 
 Writes FOLDER/gpu_ranks.md and, with --profile, FOLDER/overlap.png: what one GPU computes and exchanges in a step.
 """
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -35,13 +36,20 @@ SHAPES = {
 }
 HEADER = """# Weak scaling of the paper-size model over GPUs ({gpu})
 
-C = 256, 128 heads, zero-order, 3 x 5 Å + 1 x 8 Å, float32, FP32 products, random weights; water; one rank a GPU; NVE
-through LAMMPS, 0.5 fs, mean of {steps} steps with rebuilds; commit {commit}; torch {torch}. Efficiency: step of one
-GPU over step of K at the same atoms a GPU.
+C = 256, 128 heads, zero-order, 3 x 5 Å + 1 x 8 Å, float32, {model}, random weights; water; one rank a GPU; NVE through
+LAMMPS, 0.5 fs, mean of {steps} steps with rebuilds; commit {commit}; torch {torch}. Efficiency: step of one GPU over
+step of K at the same atoms a GPU.
 
 | atoms a GPU | GPUs | exchange | overlap | step ms | efficiency | halo atoms | MB sent a step | peak GiB |
 |---|---|---|---|---|---|---|---|---|
 """
+
+
+def describe(model: Path) -> str:
+    """Kernels and products of an artifact in words."""
+    passport = json.loads(_C.read_passport(str(model)).json)
+    tables = " with tables" if passport["tables"] else ""
+    return f"{passport['kernels']} kernels{tables}, products {passport['matmul']}"
 
 
 def lammps(model: Path, shape: tuple, ranks: int, folder: Path, options: str) -> dict[str, float]:
@@ -134,11 +142,11 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="an artifact of gpu_step.py --export; made if absent")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
-    lines = HEADER.format(gpu=torch.cuda.get_device_name(), commit=options.commit, torch=torch.__version__,
-                          steps=STEPS).splitlines()  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model = options.model or export(folder, "highest")
+        model = options.model or export(folder, "tables-highest")
+        lines = HEADER.format(gpu=torch.cuda.get_device_name(), commit=options.commit, torch=torch.__version__,
+                              steps=STEPS, model=describe(model)).splitlines()  # fmt: skip
         for atoms in options.atoms.split(","):
             alone = None
             for ranks in (k for k in SHAPES[atoms] if k <= torch.cuda.device_count()):

@@ -9,6 +9,8 @@
 # b  110,000 atoms of a capsid-like shell, 2,000 steps; as many atoms of water; two ranks with `balance atoms` and `edges`
 #
 # DEVICE (cuda), PYTHON, MPIEXEC, LMP: programs; RESULTS, WORK: folders; END: seconds after which nothing starts any more
+# GPUS ("0", or "0 1": a and b on the first, c and the teacher on the last; two ranks on all of them)
+# MADE32, MADE64: artifacts of the model that were made before
 # EXPORT32, EXPORT64: options of tessera-export; TEACHER_SITE: folder with so3krates-torch and matscipy (none: no teacher)
 # TEACHER_END: second at which the teacher stops; SHORTER: divides all numbers of steps; REPEAT ("2 2 2"); SUBUNIT
 set -u
@@ -24,6 +26,8 @@ mkdir -p "$results" "$work"
 export PYTHONPATH=$root/python:$root/export${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 export LAMMPS_PLUGIN_PATH=${LAMMPS_PLUGIN_PATH:-$root/python/tessera/lib}
 started=$SECONDS
+read -ra gpus <<< "${GPUS:-0}"
+first=${gpus[0]} last=${gpus[-1]}
 
 say() { echo "[$((SECONDS - started)) s] $*" | tee -a "$results/progress.log"; }
 left() { echo $((end - SECONDS + started)); }
@@ -46,17 +50,17 @@ build_capsid() { # options of tessera build capsid
 teach() { # name, start structures
   local name=$1
   shift
-  PYTHONPATH=$TEACHER_SITE:$PYTHONPATH OMP_NUM_THREADS=1 "$python" "$root/tests/bench/teacher_md.py" "$@" \
+  CUDA_VISIBLE_DEVICES=$last PYTHONPATH=$TEACHER_SITE:$PYTHONPATH OMP_NUM_THREADS=1 "$python" "$root/tests/bench/teacher_md.py" "$@" \
     --device "$device" --output "$work/teacher_$name.extxyz" --seconds $((teacher_end - SECONDS + started)) \
     --steps "$(steps 100000)" --every "$(steps 100)" ${TEACHER_OPTIONS:-} > "$results/teacher_$name.log" 2>&1
   say "teacher $name: $(tail -n 1 "$results/teacher_$name.log")"
 }
 
-run() { # name, ranks; input from standard input
+run() { # name, ranks, GPUs; input from standard input
   local name=$1 ranks=$2 from=$SECONDS code=0 time_left
   time_left=$(left)
   cat > "$work/in.$name"
-  (cd "$work" && timeout -k 5 $((time_left > 5 ? time_left : 5)) "$mpiexec" -n "$ranks" "$lmp" -in "in.$name" \
+  (cd "$work" && CUDA_VISIBLE_DEVICES=$3 timeout -k 5 $((time_left > 5 ? time_left : 5)) "$mpiexec" -n "$ranks" "$lmp" -in "in.$name" \
     -log "log.$name" > "out.$name" 2>&1) || code=$?
   grep -vE "^ +[0-9]+ +[-0-9.e+]+ " "$work/out.$name" | tail -n 60 > "$results/out.$name"
   say "$name: code $code, $((SECONDS - from)) s; $(grep "^Loop time" "$work/out.$name" | tr '\n' ';')"
@@ -95,7 +99,7 @@ fix ensemble all nve
 timer timeout $(hours "${NVE_LIMIT:-80}") every 50
 run $(steps 20000)
 EOF
-  } | run a 1
+  } | run a 1 "$first"
   while kill -0 "$export64" 2> /dev/null; do sleep 1; done
   [ -e "$work/m64.pt2" ] || return
   {
@@ -105,7 +109,7 @@ fix ensemble all nve
 timer timeout $(hours "${NVE64_LIMIT:-60}") every 50
 run $(steps 20000)
 EOF
-  } | run a64 1
+  } | run a64 1 "$first"
 }
 
 box() { # name, elements, steps
@@ -126,11 +130,12 @@ dump trajectory all custom $(steps 100) c$1.dump id element xu yu zu
 dump_modify trajectory sort id element $2
 run $(steps "$3")
 EOF
-  } | run "c$1" 1
+  } | run "c$1" 1 "$last"
 }
 
 large() { # name, data file, elements, steps, ranks, options of the pair style
-  local gentle time_left
+  local gentle time_left gpu=$first
+  [ "$5" -eq 1 ] || gpu=$(IFS=,; echo "${gpus[*]}")
   gentle=$(steps 300) time_left=$(left)
   [ "$gentle" -lt "$4" ] || gentle=$4
   {
@@ -152,7 +157,7 @@ dump_modify trajectory sort id element $3
 timer timeout $(hours $((time_left > 70 ? time_left - 65 : 5))) every 20
 run $(($4 - gentle))
 EOF
-  } | run "$1" "$5"
+  } | run "$1" "$5" "$gpu"
 }
 
 analyse() { # name, arguments of tessera analyze
@@ -185,7 +190,12 @@ if [ -n "${TEACHER_SITE:-}" ]; then
   teach w "${waters[@]}" & teachers+=($!)
   teach k "${salts[@]}" & teachers+=($!)
 fi
-export_model() { # bits, options
+export_model() { # bits, options; or a copy of one made before
+  local made=MADE$1
+  if [ -s "${!made:-}" ]; then
+    cp "${!made}" "$work/m$1.pt2"
+    return
+  fi
   "$python" -m tessera_export.cli "$model" -o "$work/m$1.pt2" --device "$device" --dtype "float$1" ${2:-} > "$results/export$1.log" 2>&1
   say "export float$1: $(tail -n 1 "$results/export$1.log")"
 }
