@@ -21,9 +21,8 @@ HEADER = """
 ## Maps by degree, {atoms} atoms
 
 A pass: the map and the gradient of its features, without bias, eager; an artifact multiplies with the scales of tf32x3
-where the result is used. Rate: of the
-products of a pass, counted once. tf32x3 is to take at most {limit} times as long as TF32. Error: root mean square
-against float64, over that of the values; the larger of result and gradient.
+where the result is used. Rate: of the products of a pass, counted once. tf32x3 is to take at most {limit} times as long
+as TF32. Error: root mean square against float64, over that of the values; the larger of result and gradient.
 
 | map | products | ms | TFLOP/s | over TF32 | error | over FP32's error |
 |---|---|---|---|---|---|---|

@@ -9,8 +9,8 @@
 # b  110,000 atoms of a capsid-like shell, 2,000 steps; as many atoms of water; two ranks with `balance atoms` and `edges`
 #
 # DEVICE (cuda), PYTHON, MPIEXEC, LMP: programs; RESULTS, WORK: folders; END: seconds after which nothing starts any more
-# GPUS ("0", or "0 1": a and b on the first, c and the teacher on the last; two ranks on all of them)
-# MADE32, MADE64: artifacts of the model that were made before
+# GPUS: a and b on the first, c and the teacher on the last; two ranks on all of them (default: those of
+# CUDA_VISIBLE_DEVICES, or 0); MADE32, MADE64: artifacts of the model that were made before
 # EXPORT32, EXPORT64: options of tessera-export; TEACHER_SITE: folder with so3krates-torch and matscipy (none: no teacher)
 # TEACHER_END: second at which the teacher stops; SHORTER: divides all numbers of steps; REPEAT ("2 2 2"); SUBUNIT
 set -u
@@ -26,7 +26,8 @@ mkdir -p "$results" "$work"
 export PYTHONPATH=$root/python:$root/export${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 export LAMMPS_PLUGIN_PATH=${LAMMPS_PLUGIN_PATH:-$root/python/tessera/lib}
 started=$SECONDS
-read -ra gpus <<< "${GPUS:-0}"
+chosen=${GPUS:-${CUDA_VISIBLE_DEVICES:-0}}
+read -ra gpus <<< "${chosen//,/ }"
 first=${gpus[0]} last=${gpus[-1]}
 
 say() { echo "[$((SECONDS - started)) s] $*" | tee -a "$results/progress.log"; }
@@ -192,8 +193,8 @@ if [ -n "${TEACHER_SITE:-}" ]; then
 fi
 export_model() { # bits, options; or a copy of one made before
   local made=MADE$1
-  if [ -s "${!made:-}" ]; then
-    cp "${!made}" "$work/m$1.pt2"
+  if [ -n "${!made:-}" ]; then
+    cp "${!made}" "$work/m$1.pt2" || say "$made: expected an artifact, found no file ${!made}"
     return
   fi
   "$python" -m tessera_export.cli "$model" -o "$work/m$1.pt2" --device "$device" --dtype "float$1" ${2:-} > "$results/export$1.log" 2>&1

@@ -151,7 +151,10 @@ def test_tf32_is_accepted_for_a_gpu_alone(tmp_path, matmul):
         ({"recompute": 2}, 'expected an array in passport key "recompute", found number'),
         ({"memory": 12}, 'expected the passport key "memory" to be a JSON object, found number'),
         (with_memory(bytes="1"), 'expected a number in passport key "memory.bytes", found string'),
-        (with_memory(bytes_per_edge=[1, 2]), "expected 1 numbers, one a cutoff, in passport keys"),
+        (
+            with_memory(bytes_per_edge=[1, 2]),
+            'expected 1 numbers, one a cutoff, in passport key "memory.bytes_per_edge", found 2',
+        ),
         (with_memory(measured=None), 'expected a boolean in passport key "memory.measured", found null'),
         ({"largest_step": 7}, 'expected the passport key "largest_step" to be a JSON object, found number'),
         ({"largest_step": {"rows": 7}}, 'expected passport key "largest_step.halo_rows", found none'),
@@ -160,7 +163,10 @@ def test_tf32_is_accepted_for_a_gpu_alone(tmp_path, matmul):
             'counts of at least 2 in passport key "largest_step.rows", found 1.5',
         ),
         ({"largest_step": LARGEST | {"edges": [-1]}}, 'counts of at least 2 in passport key "largest_step.edges"'),
-        ({"largest_step": LARGEST | {"edges": [2, 2]}}, "expected 1 numbers, one a cutoff, in passport keys"),
+        (
+            {"largest_step": LARGEST | {"edges": [2, 2]}},
+            'expected 1 numbers, one a cutoff, in passport key "largest_step.edges", found 2',
+        ),
         ({"device": "tpu"}, 'expected device "cpu" or "cuda", found "tpu"'),
         ({"device_capability": OTHER_PROCESSOR}, f"found one that needs {OTHER_PROCESSOR} instructions"),
         ({"torch_version": "1.13.1"}, "found one of torch 1.13.1; re-export it with this torch"),

@@ -11,7 +11,7 @@ from tessera.model import E2Former, ModelConfig, Stage, build_graph, energy_and_
 from tessera.model.split_products import SplitWeight
 
 NUM_SYSTEMS = 4
-#: The claim of --matmul tf32x3 (issue 6): energy errors within three times those of plain FP32.
+#: What --matmul tf32x3 promises: energy errors within three times those of plain FP32.
 LARGEST_RATIO = 3.0
 
 

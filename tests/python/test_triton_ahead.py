@@ -25,9 +25,8 @@ def run(what):
 
 def test_no_kernel_of_the_papers_model_spills_registers():
     found = run("spills")
-    assert (
-        len(found) == 16
-    )  # three attention kernels with gates and tables, A = 1 and 3; two sums; halves of two widths
+    # three attention kernels with gates and tables, A = 1 and 3; two sums; halves of two widths
+    assert len(found) == 3 * 2 * 2 + 2 + 2
     spilled = {name: kernel for name, kernel in found.items() if kernel["spilled"]}
     assert not spilled
     in_warps = [kernel for name, kernel in found.items() if "split_rows" not in name]

@@ -145,6 +145,17 @@ class Fields {
     return result;
   }
 
+  /// As many numbers as the model has lists.
+  std::vector<double> numbers(const char* key, std::size_t num_lists) const
+  {
+    auto result = numbers(key);
+    if (result.size() != num_lists) {
+      refuse(path_, "expected {} numbers, one a cutoff, in passport key \"{}\", found {}; re-export with {}", num_lists,
+             name(key), result.size(), kExport);
+    }
+    return result;
+  }
+
   /// The keys of the object under `key`.
   Fields inside(const char* key) const { return Fields(path_, at(key), key); }
 
@@ -185,20 +196,14 @@ class Fields {
   const Json::Object* object_;
 };
 
-MemoryModel read_memory(const std::string& path, const Fields& fields, std::size_t num_lists)
+MemoryModel read_memory(const Fields& fields, std::size_t num_lists)
 {
   MemoryModel memory;
   memory.bytes_per_row = fields.number("bytes_per_row");
-  memory.bytes_per_halo_row = fields.numbers("bytes_per_halo_row");
-  memory.bytes_per_edge = fields.numbers("bytes_per_edge");
+  memory.bytes_per_halo_row = fields.numbers("bytes_per_halo_row", num_lists);
+  memory.bytes_per_edge = fields.numbers("bytes_per_edge", num_lists);
   memory.bytes = fields.number("bytes");
   memory.measured = fields.flag("measured");
-  if (memory.bytes_per_halo_row.size() != num_lists || memory.bytes_per_edge.size() != num_lists) {
-    refuse(path,
-           "expected {} numbers, one a cutoff, in passport keys \"memory.bytes_per_halo_row\" and "
-           "\"memory.bytes_per_edge\", found {} and {}; re-export with {}",
-           num_lists, memory.bytes_per_halo_row.size(), memory.bytes_per_edge.size(), kExport);
-  }
   return memory;
 }
 
@@ -214,14 +219,10 @@ StepExtents read_largest_step(const std::string& path, const Fields& fields, std
   };
   StepExtents largest;
   largest.rows = count("rows", fields.number("rows"));
-  for (const double value : fields.numbers("halo_rows")) largest.halo_rows.push_back(count("halo_rows", value));
-  for (const double value : fields.numbers("edges")) largest.edges.push_back(count("edges", value));
-  if (largest.halo_rows.size() != num_lists || largest.edges.size() != num_lists) {
-    refuse(path,
-           "expected {} numbers, one a cutoff, in passport keys \"largest_step.halo_rows\" and "
-           "\"largest_step.edges\", found {} and {}; re-export with {}",
-           num_lists, largest.halo_rows.size(), largest.edges.size(), kExport);
+  for (const double value : fields.numbers("halo_rows", num_lists)) {
+    largest.halo_rows.push_back(count("halo_rows", value));
   }
+  for (const double value : fields.numbers("edges", num_lists)) largest.edges.push_back(count("edges", value));
   return largest;
 }
 
@@ -385,7 +386,7 @@ Passport read_passport(const std::string& path)
   }
   const auto memory = fields.inside("memory");
   check(path, passport);
-  passport.memory = read_memory(path, memory, passport.cutoffs.size());
+  passport.memory = read_memory(memory, passport.cutoffs.size());
   if (fields.optional("largest_step") != nullptr) {
     passport.largest_step = read_largest_step(path, fields.inside("largest_step"), passport.cutoffs.size());
   }
