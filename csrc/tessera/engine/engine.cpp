@@ -122,6 +122,7 @@ struct Engine::Impl {
   [[nodiscard]] bool searches_on_device() const { return artifact.place().is_gpu() && options.search == "cells"; }
   /// Messages of the host cannot be recorded.
   [[nodiscard]] bool can_capture() const { return communicator->num_ranks() == 1 || exchanges.is_active(); }
+  [[nodiscard]] bool exchanges_on_host() const { return !can_capture(); }
   void take_largest(std::span<std::int64_t> values);
   void begin_epoch();
   void collect(const AtomsInput& atoms, StepOutput output);
@@ -272,9 +273,14 @@ void Engine::Impl::count_traffic(const HaloExchange::Traffic& before, const Step
 
 void Engine::Impl::collect(const AtomsInput& atoms, StepOutput output)
 {
-  std::vector<Vec3> forces(output.forces.begin(), output.forces.end());
-  forces.insert(forces.end(), output.halo_forces.begin(), output.halo_forces.end());
-  if (!exchanges.is_active()) bring_home(forces, *epoch->positions);
+  std::vector<Vec3> extended;
+  std::span<const Vec3> forces = output.forces;
+  if (exchanges_on_host()) {
+    extended.assign(output.forces.begin(), output.forces.end());
+    extended.insert(extended.end(), output.halo_forces.begin(), output.halo_forces.end());
+    bring_home(extended, *epoch->positions);
+    forces = extended;
+  }
   require_finite(forces, shard.ids(), "force");
   result.energy = output.energy;
   result.reference_energy = 0;
@@ -342,7 +348,7 @@ const StepResult& Engine::compute(const AtomsInput& atoms)
   const auto messages = self.epoch->positions->traffic().messages;
   std::vector<Vec3> extended;
   std::span<const Vec3> halo;
-  if (!self.exchanges.is_active()) {
+  if (self.exchanges_on_host()) {
     extended = extend<Vec3>(self.shard.positions(), *self.epoch->positions);
     halo = std::span(extended).subspan(self.shard.positions().size());
   }

@@ -42,15 +42,17 @@ bool Shard::find_rows(const AtomsInput& atoms, bool is_reordered)
   communicator_->all_reduce(std::span(&any, 1), Reduction::max);
   if (any == 0) return true;
   select_visible(atoms);
-  if (!is_cut() || !reshard_->relabel(visible_part(atoms.ids))) return false;
-  std::int64_t changed = reshard_->forward<std::int32_t>(visible_part(atoms.elements)) == elements_ ? 0 : 1;
+  std::vector<std::int64_t> ids;
+  std::vector<std::int32_t> elements;
+  if (!is_cut() || !reshard_->relabel(visible_part(atoms.ids, ids))) return false;
+  std::int64_t changed = reshard_->forward(visible_part(atoms.elements, elements)) == elements_ ? 0 : 1;
   communicator_->all_reduce(std::span(&changed, 1), Reduction::max);
   return changed == 0;
 }
 
 void Shard::take_positions(const AtomsInput& atoms)
 {
-  positions_ = reshard_->forward<Vec3>(visible_part(atoms.positions));
+  reshard_->forward(visible_part(atoms.positions, visible_positions_), positions_);
 }
 
 bool Shard::should_cut(const Box& box)
@@ -70,16 +72,18 @@ bool Shard::should_cut(const Box& box)
 void Shard::cut(const AtomsInput& atoms, std::span<const std::int64_t> weights)
 {
   select_visible(atoms);
-  const auto positions = visible_part(atoms.positions);
-  const auto ids = visible_part(atoms.ids);
+  std::vector<std::int64_t> visible_ids;
+  std::vector<std::int32_t> visible_elements;
+  const auto positions = visible_part(atoms.positions, visible_positions_);
+  const auto ids = visible_part(atoms.ids, visible_ids);
   curve_.emplace(curve_kind_, atoms.box, agree_on_extent(positions, atoms.box, *communicator_));
   const std::vector<Key> keys = curve_->keys_of(positions);
   const int num_shards = communicator_->num_ranks();
   splitters_ = weights.empty() ? cut_by_count(keys, ids, num_shards, *communicator_)
                                : cut_by_weight(keys, ids, weights, num_shards, *communicator_);
   reshard_ = ReshardPlan::build(keys, ids, splitters_, communicator_);
-  positions_ = reshard_->forward<Vec3>(positions);
-  elements_ = reshard_->forward<std::int32_t>(visible_part(atoms.elements));
+  reshard_->forward(positions, positions_);
+  reshard_->forward(visible_part(atoms.elements, visible_elements), elements_);
   cut_positions_ = positions_;
   age_ = 0;
   drift_ = 0;

@@ -65,6 +65,10 @@ class Shard {
   template <typename Value>
   void to_caller(std::span<const Value> rows, std::vector<Value>& out) const
   {
+    if (sees_all()) {
+      reshard_->reverse(rows, out);
+      return;
+    }
     const std::vector<Value> visible = reshard_->reverse(rows);
     out.assign(num_caller_, Value{});
     for (std::size_t k = 0; k < visible.size(); ++k) out[visible_[k]] = visible[k];
@@ -72,12 +76,16 @@ class Shard {
 
  private:
   void select_visible(const AtomsInput& atoms);
+  [[nodiscard]] bool sees_all() const noexcept { return visible_.size() == num_caller_; }
+
+  /// Values of the caller's atoms without the invisible ones; those are left out in `room`.
   template <typename Value>
-  [[nodiscard]] std::vector<Value> visible_part(std::span<const Value> values) const
+  [[nodiscard]] std::span<const Value> visible_part(std::span<const Value> values, std::vector<Value>& room) const
   {
-    std::vector<Value> part(visible_.size());
-    for (std::size_t k = 0; k < visible_.size(); ++k) part[k] = values[visible_[k]];
-    return part;
+    if (sees_all()) return values;
+    room.resize(visible_.size());
+    for (std::size_t k = 0; k < visible_.size(); ++k) room[k] = values[visible_[k]];
+    return room;
   }
 
   CurveKind curve_kind_;
@@ -87,6 +95,7 @@ class Shard {
 
   std::size_t num_caller_ = 0;
   std::vector<std::int64_t> visible_;  // caller's index of each visible atom
+  std::vector<Vec3> visible_positions_;
   std::optional<Curve> curve_;
   Splitters splitters_;
   std::optional<ReshardPlan> reshard_;

@@ -134,6 +134,7 @@ void Step::Impl::enqueue_all()
 /// Kernel by kernel. The first step of an epoch, and on the CPU every step, waits for the number of edges.
 void Step::Impl::launch_directly()
 {
+  outputs.clear();  // the last step's gradients of edges must not lie beside this step's memory
   mark();
   if (must_fit || !stream.is_gpu()) fit();
   compute();

@@ -212,37 +212,23 @@ std::int64_t ReshardPlan::num_messages() const noexcept
   return count;
 }
 
-void ReshardPlan::move(const Side& from, const Side& to, std::span<const std::byte> source, std::span<std::byte> target,
-                       std::size_t value_size) const
+std::vector<std::unique_ptr<Request>> ReshardPlan::start(const Side& from, const Side& to,
+                                                         std::span<const std::byte> outgoing,
+                                                         std::span<std::byte> incoming, std::size_t value_size) const
 {
-  const int num_ranks = communicator_->num_ranks();
   const int me = communicator_->rank();
-  const auto value = [&](auto bytes, std::int64_t place) { return bytes.subspan(place * value_size, value_size); };
-  std::vector<std::byte> outgoing(from.places.size() * value_size), incoming(to.places.size() * value_size);
-  const auto part = [&](auto& buffer, const Side& side, int rank) {
-    return std::span(buffer).subspan(side.first[rank] * value_size,
-                                     (side.first[rank + 1] - side.first[rank]) * value_size);
+  const auto part = [&](auto buffer, const Side& side, int rank) {
+    const std::int64_t first = side.first[rank] - (rank > me ? side.count(me) : 0);
+    return buffer.subspan(first * value_size, side.count(rank) * value_size);
   };
-  for (std::size_t k = 0; k < from.places.size(); ++k) {
-    std::memcpy(outgoing.data() + k * value_size, value(source, from.places[k]).data(), value_size);
-  }
   std::vector<std::unique_ptr<Request>> requests;
-  for (int r = 0; r < num_ranks; ++r) {
-    const auto bytes = part(incoming, to, r);
-    if (r != me && !bytes.empty()) requests.push_back(communicator_->receive(bytes, r, tag_));
+  for (int r = 0; r < communicator_->num_ranks(); ++r) {
+    if (r != me && to.count(r) > 0) requests.push_back(communicator_->receive(part(incoming, to, r), r, tag_));
   }
-  for (int r = 0; r < num_ranks; ++r) {
-    const auto bytes = part(outgoing, from, r);
-    if (bytes.empty()) continue;
-    if (r != me)
-      requests.push_back(communicator_->send(bytes, r, tag_));
-    else
-      std::memcpy(part(incoming, to, r).data(), bytes.data(), bytes.size());
+  for (int r = 0; r < communicator_->num_ranks(); ++r) {
+    if (r != me && from.count(r) > 0) requests.push_back(communicator_->send(part(outgoing, from, r), r, tag_));
   }
-  for (const auto& request : requests) request->wait();
-  for (std::size_t k = 0; k < to.places.size(); ++k) {
-    std::memcpy(value(target, to.places[k]).data(), incoming.data() + k * value_size, value_size);
-  }
+  return requests;
 }
 
 }  // namespace tessera

@@ -46,27 +46,39 @@ class ReshardPlan {
   /// Messages that this rank sends in one forward().
   [[nodiscard]] std::int64_t num_messages() const noexcept;
 
-  /// Values of the caller's atoms [num_atoms] -> of this shard's rows [num_rows].
+  /// Values of the caller's atoms [num_atoms] -> of this shard's rows [num_rows], which are written into `row_values`.
   template <typename T>
-  [[nodiscard]] std::vector<T> forward(std::span<const T> atom_values) const
+  void forward(std::span<const T> atom_values, std::vector<T>& row_values) const
   {
-    static_assert(std::is_trivially_copyable_v<T>);
     TESSERA_REQUIRE(static_cast<std::int64_t>(atom_values.size()) == num_atoms_,
                     "reshard: expected values of {} atoms, found {}", num_atoms_, atom_values.size());
-    std::vector<T> row_values(row_ids_.size());
-    move(outward_, inward_, std::as_bytes(atom_values), std::as_writable_bytes(std::span(row_values)), sizeof(T));
-    return row_values;
+    row_values.resize(row_ids_.size());
+    move<T>(outward_, inward_, atom_values, row_values);
   }
 
   /// Values of this shard's rows [num_rows] -> of the caller's atoms [num_atoms], in the caller's order.
   template <typename T>
-  [[nodiscard]] std::vector<T> reverse(std::span<const T> row_values) const
+  void reverse(std::span<const T> row_values, std::vector<T>& atom_values) const
   {
-    static_assert(std::is_trivially_copyable_v<T>);
     TESSERA_REQUIRE(static_cast<std::int64_t>(row_values.size()) == num_rows(),
                     "reshard: expected values of {} rows, found {}", num_rows(), row_values.size());
-    std::vector<T> atom_values(num_atoms_);
-    move(inward_, outward_, std::as_bytes(row_values), std::as_writable_bytes(std::span(atom_values)), sizeof(T));
+    atom_values.resize(num_atoms_);
+    move<T>(inward_, outward_, row_values, atom_values);
+  }
+
+  template <typename T>
+  [[nodiscard]] std::vector<T> forward(std::span<const T> atom_values) const
+  {
+    std::vector<T> row_values;
+    forward(atom_values, row_values);
+    return row_values;
+  }
+
+  template <typename T>
+  [[nodiscard]] std::vector<T> reverse(std::span<const T> row_values) const
+  {
+    std::vector<T> atom_values;
+    reverse(row_values, atom_values);
     return atom_values;
   }
 
@@ -77,6 +89,7 @@ class ReshardPlan {
   struct Side {
     std::vector<std::int64_t> first;   // [num_ranks + 1]
     std::vector<std::int64_t> places;  // atoms of the caller, or rows
+    [[nodiscard]] std::int64_t count(int rank) const noexcept { return first[rank + 1] - first[rank]; }
   };
   /// A row somewhere.
   struct Address {
@@ -90,8 +103,36 @@ class ReshardPlan {
   ReshardPlan(std::shared_ptr<Communicator> communicator, int tag);
   void register_rows();
   void connect(std::span<const Address> addresses);
-  void move(const Side& from, const Side& to, std::span<const std::byte> source, std::span<std::byte> target,
-            std::size_t value_size) const;
+
+  /// The own part goes from place to place, what others get through buffers in rank order.
+  template <typename T>
+  void move(const Side& from, const Side& to, std::span<const T> source, std::span<T> target) const
+  {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const int me = communicator_->rank();
+    const std::span<const std::int64_t> read = from.places, written = to.places;
+    std::vector<T> outgoing(read.size() - from.count(me)), incoming(written.size() - to.count(me));
+    const auto pack = [&](std::int64_t begin, std::int64_t end, std::int64_t at) {
+      for (std::int64_t k = begin; k < end; ++k) outgoing[at++] = source[read[k]];
+    };
+    pack(0, from.first[me], 0);
+    pack(from.first[me + 1], std::ssize(read), from.first[me]);
+    const auto requests = start(from, to, std::as_bytes(std::span(outgoing)), std::as_writable_bytes(std::span(incoming)),
+                                sizeof(T));
+    const std::int64_t own_read = from.first[me], own_written = to.first[me];
+    for (std::int64_t k = 0; k < to.count(me); ++k) target[written[own_written + k]] = source[read[own_read + k]];
+    for (const auto& request : requests) request->wait();
+    const auto unpack = [&](std::int64_t begin, std::int64_t end, std::int64_t at) {
+      for (std::int64_t k = begin; k < end; ++k) target[written[k]] = incoming[at++];
+    };
+    unpack(0, to.first[me], 0);
+    unpack(to.first[me + 1], std::ssize(written), to.first[me]);
+  }
+  /// Messages of the other ranks' parts, packed in rank order without the own one.
+  [[nodiscard]] std::vector<std::unique_ptr<Request>> start(const Side& from, const Side& to,
+                                                            std::span<const std::byte> outgoing,
+                                                            std::span<std::byte> incoming,
+                                                            std::size_t value_size) const;
 
   std::shared_ptr<Communicator> communicator_;
   int tag_;
