@@ -7,8 +7,9 @@ these; extents without, by the sizes of the example, and nothing looks again whe
 results would be wrong without a word. So the extents have bounds, by default the largest for which every tensor of the
 traced step has fewer than 2^31 numbers, and the engine refuses more. Kernels that meet larger bounds take 64 bits.
 
-What Triton operators allocate inside is no tensor of the traced step: their kernels index with 64 bits whatever the
-bounds, and for what Inductor makes of their results it looks at the bounds itself.
+What Triton operators allocate inside is no tensor of the traced step: their kernels count edges with 32 bits, more of
+which no artifact takes, and index with 64 bits whatever the bounds; for what Inductor makes of their results it looks
+at the bounds itself.
 """
 
 import math
@@ -25,6 +26,8 @@ from tessera_export.memory import Extents, Sizes, tensors_of
 MOST_NUMBERS = 2**31 - 1
 #: Rows and positions in lists are 32-bit numbers of the engine itself.
 MOST_ATOMS = 2**31 - 1
+#: Edges are counted in 32 bits by the fused kernels, whatever they index.
+MOST_EDGES = 2**31 - 1
 #: Rows that the engine adds, at least, for padding edges to join.
 PADDING_ROWS = 1
 
@@ -50,7 +53,10 @@ class LargestStep:
         return LargestStep(
             max(self.rows, atoms + PADDING_ROWS),
             tuple(max(halo_rows, atoms + PADDING_ROWS) for halo_rows in self.halo_rows),
-            tuple(max(found, math.ceil(wanted)) for found, wanted in zip(self.edges, liquid.edges, strict=True)),
+            tuple(
+                min(MOST_EDGES, max(found, math.ceil(wanted)))
+                for found, wanted in zip(self.edges, liquid.edges, strict=True)
+            ),
         )
 
     def to_dict(self) -> dict[str, object]:

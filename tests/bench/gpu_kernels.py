@@ -4,9 +4,9 @@
     python tests/bench/gpu_kernels.py --results FOLDER [--repeat 2,2,4] [--commit NAME] [--sweep] [--no-composition]
 
 Water of 10368 atoms at 5 and 8 Å in curve order, H = 128, D = 8, C = 256, lmax = 2, float32. Per kernel: median time,
-bytes counted (rows that programs read + tables + what is moved once; `kernel_traffic.py`) and the rate at which they
-went. `--sweep` tries tiles and blocks of heads. Compositions: the same forward and backward pass from the compiled
-operators and, at 5 Å, from plain torch; the error is the largest difference from the composition in float32. Then maps
+bytes counted (rows that edges ask for + tables + what is moved once; `kernel_traffic.py`), the rate at which they
+went, and bytes where each program reads a row once. `--sweep` tries warps and blocks of heads. Compositions: the same
+forward and backward pass from the compiled operators and, at 5 Å, from plain torch; the error is the largest difference from the composition in float32. Then maps
 by degree with each kind of product (`linear_times.py`). Calls are replayed from captured graphs (`graph_timer.py`), but
 those that the kernels replace: they last so long that the host is ahead.
 """
@@ -40,8 +40,8 @@ HEADER = """# Fused kernels on one {gpu}
 H = 128, D = 8, C = 256, lmax = 2, float32; {atoms} atoms of water in curve order; torch {torch}; triton {triton};
 commit {commit}; medians of {repeats} replays of captured graphs.
 
-| cutoff | kernel | tile x block | ms | GB counted | GB/s | error |
-|---|---|---|---|---|---|---|
+| cutoff | kernel | rows x block | ms | GB counted | GB/s | GB, each row once | error |
+|---|---|---|---|---|---|---|---|
 """
 
 
@@ -103,8 +103,8 @@ def attention_kernels(case: Case) -> dict[str, Callable[[], object]]:
     }  # fmt: skip
 
 
-def tile_of(kernel: str) -> triton_attention_ops.Launch:
-    return getattr(triton_attention_ops, LAUNCHES[kernel])(SCALARS, PLANES, 1, HEADS, torch.float32)
+def launch_of(kernel: str) -> triton_attention_ops.Launch:
+    return getattr(triton_attention_ops, LAUNCHES[kernel])(HEADS, torch.float32, 1)
 
 
 def attention_lines(case: Case) -> list[str]:
@@ -112,18 +112,24 @@ def attention_lines(case: Case) -> list[str]:
     receiver, sender = case.edges.receiver.cpu().numpy(), case.edges.sender.cpu().numpy()
     lines = []
     for kernel, call in attention_kernels(case).items():
-        launch = tile_of(kernel)
+        launch = launch_of(kernel)
         near, far = (sender, receiver) if kernel == "backward senders" else (receiver, sender)
-        total = sum(kernel_traffic.count(kernel, *case.numbers(), kernel_traffic.steps(near, far, launch.tile)))
-        lines.append(line(case.cutoff, f"attention {kernel}", f"{launch.tile} x {launch.block}", time_ms(call), total))
+        total = sum(kernel_traffic.count(kernel, *case.numbers(), len(near)))
+        once = sum(kernel_traffic.count(kernel, *case.numbers(), kernel_traffic.steps(near, far, launch.rows)))
+        shape = f"{launch.rows} x {launch.block}"
+        lines.append(line(case.cutoff, f"attention {kernel}", shape, time_ms(call), total, once=once))
     return lines
 
 
-def line(cutoff: float, name: str, shape: str, ms: float, gigabytes: float | None, error: float | None = None) -> str:
+def line(
+    cutoff: float, name: str, shape: str, ms: float, gigabytes: float | None, error: float | None = None,
+    once: float | None = None,
+) -> str:  # fmt: skip
     rate = "" if gigabytes is None else f"{gigabytes / ms * 1e3:.0f}"
     counted = "" if gigabytes is None else f"{gigabytes:.2f}"
     wrong = "" if error is None else f"{error:.1e}"
-    text = f"| {cutoff:g} | {name} | {shape} | {ms:.3f} | {counted} | {rate} | {wrong} |"
+    least = "" if once is None else f"{once:.2f}"
+    text = f"| {cutoff:g} | {name} | {shape} | {ms:.3f} | {counted} | {rate} | {least} | {wrong} |"
     print(text, flush=True)
     return text
 
@@ -183,19 +189,19 @@ def composition_lines(case: Case) -> list[str]:
     return lines
 
 
-def with_launches(tile: int, block: int) -> None:
-    """Let all attention kernels serve `tile` rows and `block` heads a program."""
-    launch = triton_attention_ops.Launch(tile, block, -(-HEADS // block))
+def with_launches(warps: int, block: int) -> None:
+    """Let all attention kernels serve a row a warp and `block` heads a program."""
+    launch = triton_attention_ops.Launch(warps, block, -(-HEADS // block), warps)
     for name in LAUNCHES.values():
         setattr(triton_attention_ops, name, lambda *_: launch)
 
 
 def sweep(cases: list[Case]) -> list[str]:
-    """Try launches: tiles and blocks of heads."""
+    """Try launches: warps and blocks of heads."""
     lines = []
     chosen = {name: getattr(triton_attention_ops, name) for name in LAUNCHES.values()}
-    for tile, block in itertools.product((1, 2), (32, 64)):
-        with_launches(tile, block)
+    for block, warps in itertools.product((32, 64), (1, 2, 4, 8, 16)):
+        with_launches(warps, block)
         for case in cases:
             lines += attention_lines(case)
     for name, function in chosen.items():

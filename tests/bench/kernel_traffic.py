@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Count the bytes that the fused attention kernels read and write, by tile, on lists of water in curve order.
+"""Count the bytes that the fused attention kernels read and write, by program, on lists of water in curve order.
 
     python tests/bench/kernel_traffic.py [--repeat 2,2,2] [--cutoffs 5,8]
 
-Paper's model (H = 128, D = 8, V = 18, A = 1), float32, gates from tables. Rows: each read of a row by a program counts;
-how much of it comes from a cache is for the GPU to tell. Steps: rows that tiles read, over edges.
+Paper's model (H = 128, D = 8, V = 18, A = 1), float32, gates from tables. A tile: the rows of
+a program. Rows: each row that a tile reads counts once, as if the first cache kept it for all that read it at about the
+same time; for tile 1, once an edge. Steps: rows that tiles read, over edges.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from water_list import water_list
 HEADS, SCALARS, PLANES, MOMENTS, BLOCK = 128, 8, 18, 1, 32
 ROW = 4 * HEADS
 """Bytes of one plane of one row."""
-TILES = (1, 2, 3, 4)
+TILES = (1, 4, 8, 16)
 
 
 def steps(near: np.ndarray, far: np.ndarray, tile: int) -> int:

@@ -82,13 +82,12 @@ def test_a_pass_repeats_bit_for_bit(kind, moments):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tile_of_rows_gives_the_bits_of_single_rows(kind, monkeypatch):
+def test_rows_that_run_together_give_the_bits_of_single_rows(kind, monkeypatch):
     edges = small_list(301, 40, 12000)
     inputs = attention_inputs(edges, kind, SHAPES[2])
     outcomes = []
-    for size in (1, 2):
-        monkeypatch.setattr(triton_attention_ops, "LARGEST_TILE", size)
-        monkeypatch.setattr(triton_attention_ops, "LARGEST_STATE", 186)
+    for warps in (1, 8):
+        monkeypatch.setattr(triton_attention_ops, "WARPS", warps)
         outcomes.append(
             attention_outcome(triton_edges, edges, kind, inputs, is_smooth=False, dtype=torch.float32, device=GPU)
         )

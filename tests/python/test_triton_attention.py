@@ -35,10 +35,6 @@ def several_blocks(monkeypatch):
     monkeypatch.setattr(triton_attention_ops, "LARGEST_BLOCK", 2)
 
 
-def set_tile(monkeypatch, size):
-    monkeypatch.setattr(triton_attention_ops, "LARGEST_TILE", size)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("is_smooth", [False, True], ids=["largest", "smooth"])
@@ -52,12 +48,13 @@ def test_message_and_gradients_equal_the_reference(kind, shape, is_smooth, dtype
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_smooth", [False, True], ids=["largest", "smooth"])
-def test_a_tile_of_rows_gives_the_bits_of_single_rows(kind, is_smooth, monkeypatch):
+def test_rows_that_run_together_give_the_bits_of_single_rows(kind, is_smooth, monkeypatch):
     edges = tiny_list()
     inputs = attention_inputs(edges, kind, SHAPES[0])
     outcomes = []
-    for size in (1, 4):
-        set_tile(monkeypatch, size)
+    for lanes, warps in ((2, 1), (2, 4), (8, 4)):  # programs of 1, 4 and 16 rows; 6 rows leave some without any
+        monkeypatch.setattr(triton_attention_ops, "LANES", lanes)
+        monkeypatch.setattr(triton_attention_ops, "WARPS", warps)
         outcomes.append(attention_outcome(triton_edges, edges, kind, inputs, is_smooth, torch.float32))
     for name, single in outcomes[0].items():
         assert all(torch.equal(single, other[name]) for other in outcomes[1:]), name

@@ -86,21 +86,21 @@ def attention_kernels(dtype):
               triton_attention_ops.senders_launch)  # fmt: skip
     for kernel, launch_of in zip(kernels, states, strict=True):
         for moments in (1, 3):
-            launch = launch_of(SCALARS, PLANES, moments, HEADS, dtype)
+            launch = launch_of(HEADS, dtype, moments)
             for has_table in (False, True):
                 yield kernel, {
                     "HAS_TABLE": has_table, "IS_SMOOTH": False, "SCALARS": SCALARS, "VALUES": PLANES,
-                    "MOMENTS": moments, "HEADS": HEADS, "BLOCK": launch.block, "TILE": launch.tile,
-                }  # fmt: skip
+                    "MOMENTS": moments, "HEADS": HEADS, "BLOCK": launch.block, "ROWS": launch.rows,
+                }, launch.warps  # fmt: skip
 
 
 def spills():
     """The kernels in float32; float64 serves tests and verification."""
     found = {}
-    for kernel, constants in attention_kernels(torch.float32):
+    for kernel, constants, warps in attention_kernels(torch.float32):
         gates = "table" if constants["HAS_TABLE"] else "gates"
-        title = f"{kernel.fn.__name__} A={constants['MOMENTS']} tile={constants['TILE']} {gates}"
-        found[title] = compiled(kernel, constants, "fp32")
+        title = f"{kernel.fn.__name__} A={constants['MOMENTS']} rows={constants['ROWS']} {gates}"
+        found[title] = compiled(kernel, constants, "fp32", num_warps=warps)
     for kernel in (triton_table_sum.table_sum_forward, triton_table_sum.table_sum_backward):
         constants = {"DEGREES": 3, "CHANNELS": 256, "BLOCK": triton_table_sum.channel_blocks(256)[0]}
         found[kernel.fn.__name__] = compiled(kernel, constants, "fp32")

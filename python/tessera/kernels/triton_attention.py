@@ -11,15 +11,17 @@ import triton
 from triton import language as tl
 
 from tessera.kernels.triton_edges import (
-    NO_HEAD,
     dot_planes,
     edge_gates,
     load_planes,
-    next_places,
-    smallest_head,
+    place_of_factors,
     store_planes,
-    zero_planes,
+    zero_rows,
 )
+
+LOWEST = tl.constexpr(-(2.0**127))
+"""Largest score of a row before its first edge. Not infinity, whose difference from itself is no number;
+a power of two, which every type holds."""
 
 
 @triton.jit
@@ -27,68 +29,48 @@ def attention_forward(
     query, payload, gates, row, fraction, envelope, factor, active, sender, receiver_range, message, statistics,
     num_rows,
     HAS_TABLE: tl.constexpr, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr, VALUES: tl.constexpr,
-    MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+    MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Write message [N, A, V, H] and statistics [N, 2 or 3, H]; one program serves TILE receivers and BLOCK heads.
+    """Write message [N, A, V, H] and statistics [N, 2 or 3, H]; one program serves ROWS receivers and BLOCK heads.
 
-    One lane is one head; a lane keeps the running maximum and sums of its receivers (online softmax) while it walks
-    through the union of their senders, and reads a sender's keys and values once for all of them. Writes are not
-    atomic; results repeat bit for bit and do not depend on TILE.
+    Each keeps the running maximum and sums of its edges (online softmax). Writes are not atomic; results repeat bit for
+    bit and do not depend on ROWS.
     """
     dtype: tl.constexpr = payload.dtype.element_ty
-    lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    first_row = tl.program_id(0).to(tl.int64) * TILE
-    cursor = ()
-    end = ()
-    head = ()
-    for t in tl.static_range(TILE):
-        is_row = first_row + t < num_rows
-        place = tl.load(receiver_range + 2 * (first_row + t), mask=is_row, other=0)
-        last = tl.load(receiver_range + 2 * (first_row + t) + 1, mask=is_row, other=0)
-        cursor = cursor + (place,)
-        end = end + (last,)
-        head = head + (tl.load(sender + place, mask=place < last, other=NO_HEAD),)
-    queries = ()
-    states = ()
-    for t in tl.static_range(TILE):
-        at = tl.minimum(first_row + t, num_rows - 1)
-        queries = queries + (load_planes(query, at, lane, 0, SCALARS, SCALARS, HEADS, BLOCK),)
-        states = states + (empty_state(MOMENTS * VALUES, BLOCK, dtype),)
-    current = smallest_head(head, TILE)
-    while current != NO_HEAD:
-        key = load_planes(payload, current, lane, 0, SCALARS, SCALARS + VALUES, HEADS, BLOCK)
-        value = load_planes(payload, current, lane, SCALARS, VALUES, SCALARS + VALUES, HEADS, BLOCK)
-        places = next_places(cursor, head, current, TILE)
-        heads = ()
-        for t in tl.static_range(TILE):
-            heads = heads + (tl.load(sender + places[t], mask=places[t] < end[t], other=NO_HEAD),)
-        next_states = ()
-        for t in tl.static_range(TILE):
-            state = states[t]
-            if head[t] == current:
-                edge = cursor[t]
-                if tl.load(active + edge):
-                    gate = edge_gates(gates, row, fraction, edge, lane, HAS_TABLE, False, HEADS, BLOCK)
-                    score = gate[0] * dot_planes(queries[t], key, SCALARS)
-                    state = add_edge(
-                        state, score, gate[1], tl.load(envelope + edge), factor + edge * MOMENTS, value, IS_SMOOTH,
-                        VALUES, MOMENTS,
-                    )  # fmt: skip
-            next_states = next_states + (state,)
-        states = next_states
-        cursor = places
-        head = heads
-        current = smallest_head(head, TILE)
-    for t in tl.static_range(TILE):
-        if first_row + t < num_rows:
-            store_state(states[t], message, statistics, first_row + t, lane, IS_SMOOTH, VALUES * MOMENTS, HEADS, BLOCK)
+    lane = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    receiver = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    is_row = receiver < num_rows
+    at = tl.minimum(receiver, num_rows - 1)
+    place = tl.load(receiver_range + 2 * at).to(tl.int32)
+    end = tl.where(is_row, tl.load(receiver_range + 2 * at + 1).to(tl.int32), place)
+    queries = load_planes(query, at, lane, 0, SCALARS, SCALARS, HEADS, BLOCK)
+    state = empty_state(MOMENTS * VALUES, ROWS, BLOCK, dtype)
+    left = tl.max(end - place)
+    other = tl.load(sender + place, mask=place < end, other=0)
+    counts = (place < end) & tl.load(active + place, mask=place < end, other=0).to(tl.int1)
+    while left > 0:
+        key = load_planes(payload, other, lane, 0, SCALARS, SCALARS + VALUES, HEADS, BLOCK, counts)
+        value = load_planes(payload, other, lane, SCALARS, VALUES, SCALARS + VALUES, HEADS, BLOCK, counts)
+        next_place = place + 1
+        next_other = tl.load(sender + next_place, mask=next_place < end, other=0)
+        next_active = tl.load(active + next_place, mask=next_place < end, other=0).to(tl.int1)
+        gate = edge_gates(gates, row, fraction, place, counts, lane, HAS_TABLE, False, HEADS, BLOCK)
+        score = gate[0] * dot_planes(queries, key, SCALARS)
+        p = tl.load(envelope + place, mask=counts, other=0.0)
+        factors = factor + place_of_factors(place, MOMENTS)
+        state = add_edge(state, score, gate[1], p, factors, value, counts, IS_SMOOTH, VALUES, MOMENTS)
+        counts = (next_place < end) & next_active
+        place = next_place
+        other = next_other
+        left -= 1
+    store_state(state, message, statistics, at, is_row, lane, IS_SMOOTH, VALUES * MOMENTS, HEADS, BLOCK)
 
 
 @triton.jit
-def empty_state(SUMS: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
-    """Return the state of a receiver before its first edge: largest score, sum of weights, ties, sums of values."""
-    nothing = tl.zeros([BLOCK], DTYPE)
-    return nothing - float("inf"), nothing, nothing, zero_planes(SUMS, BLOCK, DTYPE)
+def empty_state(SUMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
+    """Return the state of receivers before their first edge: largest score, sum of weights, ties, sums of values."""
+    nothing = tl.zeros([ROWS, BLOCK], DTYPE)
+    return nothing + LOWEST, nothing, nothing, zero_rows(SUMS, ROWS, BLOCK, DTYPE)
 
 
 @triton.jit
@@ -102,19 +84,21 @@ def shift_of(largest, IS_SMOOTH: tl.constexpr):
 
 @triton.jit
 def add_edge(
-    state, score, output_gate, p, factors, value, IS_SMOOTH: tl.constexpr, VALUES: tl.constexpr, MOMENTS: tl.constexpr
-):
-    """Add an edge of score a, envelope p and sender's values to a receiver's state."""
+    state, score, output_gate, p, factors, value, counts, IS_SMOOTH: tl.constexpr, VALUES: tl.constexpr,
+    MOMENTS: tl.constexpr,
+):  # fmt: skip
+    """Add an edge of score a, envelope p and sender's values to each receiver's state; where it counts, or zeros."""
     largest, total, ties, sums = state
+    score = tl.where(counts, score, largest)
     new_largest = tl.maximum(largest, score)
     shift = shift_of(new_largest, IS_SMOOTH)
-    # Before the first edge the old shift is -infinity (0 where smooth): all that is scaled is 0.
+    # Before the first edge the old shift is LOWEST (0 where smooth): all that is scaled is 0.
     scale = tl.exp(shift_of(largest, IS_SMOOTH) - shift)
     weight = tl.exp(score - shift) * p
-    ties = tl.where(score > largest, 1.0, ties + tl.where(score == largest, 1.0, 0.0))
+    ties = tl.where(score > largest, 1.0, ties + tl.where(counts & (score == largest), 1.0, 0.0))
     new_sums = ()
     for moment in tl.static_range(MOMENTS):
-        share = weight * output_gate * tl.load(factors + moment)
+        share = weight * output_gate * tl.load(factors + moment, mask=counts, other=0.0)
         for plane in tl.static_range(VALUES):
             new_sums = new_sums + (tl.fma(share, value[plane], sums[moment * VALUES + plane] * scale),)
     return new_largest, tl.fma(total, scale, weight), ties, new_sums
@@ -122,20 +106,20 @@ def add_edge(
 
 @triton.jit
 def store_state(
-    state, message, statistics, row, lane, IS_SMOOTH: tl.constexpr, SUMS: tl.constexpr, HEADS: tl.constexpr,
+    state, message, statistics, row, is_row, lane, IS_SMOOTH: tl.constexpr, SUMS: tl.constexpr, HEADS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write a receiver's normalized message and its statistics."""
+    """Write the receivers' normalized messages and their statistics."""
     largest, total, ties, sums = state
-    largest = tl.where(largest == float("-inf"), 0.0, largest)
+    largest = tl.where(largest == LOWEST, 0.0, largest)
     if IS_SMOOTH:
         normalizer = total + tl.exp(-tl.maximum(largest, 0.0)) * 1e-3
-        store_planes(statistics, row, lane, (largest, normalizer), 0, 2, 2, HEADS, BLOCK)
+        store_planes(statistics, row, lane, (largest, normalizer), 0, 2, 2, HEADS, BLOCK, is_row)
     else:
         normalizer = total + 1e-3
-        store_planes(statistics, row, lane, (largest, normalizer, ties), 0, 3, 3, HEADS, BLOCK)
+        store_planes(statistics, row, lane, (largest, normalizer, ties), 0, 3, 3, HEADS, BLOCK, is_row)
     inverse = 1.0 / normalizer
     messages = ()
     for plane in tl.static_range(SUMS):
         messages = messages + (sums[plane] * inverse,)
-    store_planes(message, row, lane, messages, 0, SUMS, SUMS, HEADS, BLOCK)
+    store_planes(message, row, lane, messages, 0, SUMS, SUMS, HEADS, BLOCK, is_row)

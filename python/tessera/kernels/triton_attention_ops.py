@@ -18,63 +18,51 @@ from tessera.kernels.triton_attention_backward import attention_backward_receive
 
 
 class Launch(NamedTuple):
-    """How a kernel runs: rows and heads that one program serves, and the blocks of heads."""
+    """How a kernel runs: rows and heads that one program serves, the blocks of heads, and the program's warps."""
 
-    tile: int
+    rows: int
     block: int
     num_blocks: int
+    warps: int
 
     def grid(self, num_rows: int) -> tuple[int, int]:
         """Return the number of programs for rows (fast) and blocks of heads (slow)."""
-        return (num_rows + self.tile - 1) // self.tile, self.num_blocks
+        return (num_rows + self.rows - 1) // self.rows, self.num_blocks
 
 
 LARGEST_BLOCK = 32
-"""Heads of a program, one a lane: a warp, so that sums over heads need no barrier and a plane of a row is a cache line.
-The slices of all rows that are in use at a time, and of tables, are small enough for the caches."""
-LARGEST_TILE = 2
-"""Rows of a tile: neighbors on the curve share most of their edges' other ends, but not all."""
-LARGEST_STATE = 104
-"""Float32 numbers of one head that a program may keep. All kernels wait for the second cache; larger tiles read less
-from it, but need registers for which fewer programs run at a time (measured: `tests/bench/results/kernels.md`)."""
+"""Heads of a row that a program serves, one a lane: sums over heads stay within a warp, and a plane of a row is a cache
+line. The slices of all rows that are in use at a time, and of tables, are small enough for the caches."""
+LANES = 32
+WARPS = 8
+"""Of a program: neighbors on the curve, which find each other's rows in the first cache. Not measured yet."""
 
 
-def choose_launch(
-    numbers_of_row: int, numbers_shared: int, num_heads: int, dtype: torch.dtype, heads_of_lane: int = 1
-) -> Launch:
+def choose_launch(num_heads: int, heads_of_lane: int = 1) -> Launch:
     """Return how a kernel runs: constants, so that no artifact depends on a tuning run.
 
     Args:
-        numbers_of_row: what is kept of each row of the tile and each head.
-        numbers_shared: what is kept of the row that a step reads.
         num_heads: H.
-        dtype: float32, or float64, which takes two registers a number.
-        heads_of_lane: how many heads each lane of the one warp serves.
+        heads_of_lane: how many heads each lane serves.
     """
-    room = LARGEST_STATE * 4 // dtype.itemsize
-    tile = max(1, min(LARGEST_TILE, (room - numbers_shared) // numbers_of_row))
     block = min(LARGEST_BLOCK * heads_of_lane, 1 << (num_heads - 1).bit_length())
-    return Launch(tile, block, -(-num_heads // block))
+    rows = WARPS * max(1, LANES * heads_of_lane // block)
+    return Launch(rows, block, -(-num_heads // block), WARPS)
 
 
-def forward_launch(scalars: int, planes: int, moments: int, num_heads: int, dtype: torch.dtype) -> Launch:
-    """Rows keep queries, sums of values and three statistics; a step reads keys and values."""
-    return choose_launch(scalars + moments * planes + 3, scalars + planes, num_heads, dtype)
+def forward_launch(num_heads: int, dtype: torch.dtype, moments: int) -> Launch:  # noqa: ARG001
+    """Return how `attention_forward` runs."""
+    return choose_launch(num_heads)
 
 
-def receivers_launch(scalars: int, planes: int, moments: int, num_heads: int, dtype: torch.dtype) -> Launch:
-    """Rows keep queries, their gradients, the incoming gradient and four terms; a step reads keys and values.
-
-    Two heads a lane halve what is written of each edge: sums over the heads of a block.
-    """
-    numbers = 2 * scalars + moments * planes + 4
-    heads_of_lane = 2 if dtype == torch.float32 and moments == 1 else 1
-    return choose_launch(numbers, scalars + planes, num_heads, dtype, heads_of_lane)
+def receivers_launch(num_heads: int, dtype: torch.dtype, moments: int) -> Launch:
+    """Two heads a lane halve what is written of each edge: sums over the heads of a block."""
+    return choose_launch(num_heads, 2 if dtype == torch.float32 and moments == 1 else 1)
 
 
-def senders_launch(scalars: int, planes: int, moments: int, num_heads: int, dtype: torch.dtype) -> Launch:
-    """Rows keep keys, values and their gradients; a step reads queries, the incoming gradient and four terms."""
-    return choose_launch(2 * (scalars + planes), scalars + moments * planes + 4, num_heads, dtype)
+def senders_launch(num_heads: int, dtype: torch.dtype, moments: int) -> Launch:  # noqa: ARG001
+    """Return how `attention_backward_senders` runs."""
+    return choose_launch(num_heads)
 
 
 def _constants(query: Tensor, payload: Tensor, factor: Tensor, launch: Launch) -> dict[str, int]:
@@ -85,7 +73,7 @@ def _constants(query: Tensor, payload: Tensor, factor: Tensor, launch: Launch) -
         "MOMENTS": factor.shape[1],
         "HEADS": query.shape[2],
         "BLOCK": launch.block,
-        "TILE": launch.tile,
+        "ROWS": launch.rows,
     }
 
 
@@ -99,8 +87,8 @@ def _forward(
     factor: Tensor, active: Tensor, sender: Tensor, receiver_range: Tensor, is_smooth: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     num_rows, num_heads, moments = receiver_range.shape[0], query.shape[2], factor.shape[1]
-    scalars, planes = query.shape[1], payload.shape[1] - query.shape[1]
-    launch = forward_launch(scalars, planes, moments, num_heads, query.dtype)
+    planes = payload.shape[1] - query.shape[1]
+    launch = forward_launch(num_heads, query.dtype, moments)
     message = query.new_empty((num_rows, moments, planes, num_heads))
     statistics = query.new_empty((num_rows, _num_statistics(is_smooth), num_heads))
     # Without a table the kernel reads neither rows nor fractions; any tensors of these types will do.
@@ -108,7 +96,7 @@ def _forward(
         query, payload, gates, sender if row is None else row, envelope if fraction is None else fraction, envelope,
         factor, active, sender, receiver_range, message, statistics, num_rows,
         HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
-        num_warps=1,
+        num_warps=launch.warps,
     )  # fmt: skip
     return message, statistics
 
@@ -118,8 +106,8 @@ def _backward_receivers(
     row: Tensor | None, fraction: Tensor | None, envelope: Tensor, factor: Tensor, active: Tensor, sender: Tensor,
     receiver_range: Tensor, is_smooth: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    num_rows, scalars, planes = receiver_range.shape[0], query.shape[1], payload.shape[1] - query.shape[1]
-    launch = receivers_launch(scalars, planes, factor.shape[1], query.shape[2], query.dtype)
+    num_rows = receiver_range.shape[0]
+    launch = receivers_launch(query.shape[2], query.dtype, factor.shape[1])
     blocks, num_edges = launch.num_blocks, envelope.shape[0]
     grad_query, products = query.new_empty(query.shape), query.new_empty((num_rows, query.shape[2]))
     grad_envelope = query.new_empty((blocks, num_edges))
@@ -130,7 +118,7 @@ def _backward_receivers(
         envelope if fraction is None else fraction, envelope, factor, active, sender, receiver_range, grad_query,
         grad_gates, grad_envelope, grad_factor, products, num_rows, num_edges,
         HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
-        num_warps=1,
+        num_warps=launch.warps,
     )  # fmt: skip
     if row is not None:
         grad_gates = grad_gates.sum(0)
@@ -142,15 +130,15 @@ def _backward_senders(
     row: Tensor | None, fraction: Tensor | None, envelope: Tensor, factor: Tensor, active: Tensor, receiver: Tensor,
     sender_order: Tensor, sender_range: Tensor, is_smooth: bool,
 ) -> Tensor:  # fmt: skip
-    num_rows, scalars, planes = sender_range.shape[0], query.shape[1], payload.shape[1] - query.shape[1]
-    launch = senders_launch(scalars, planes, factor.shape[1], query.shape[2], query.dtype)
+    num_rows = sender_range.shape[0]
+    launch = senders_launch(query.shape[2], query.dtype, factor.shape[1])
     grad_payload = payload.new_empty(payload.shape)
     wrap_triton(attention_backward_senders)[launch.grid(num_rows)](
         grad, statistics, products, query, payload, gates, receiver if row is None else row,
         envelope if fraction is None else fraction, envelope, factor, active, receiver, sender_order, sender_range,
         grad_payload, num_rows,
         HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
-        num_warps=1,
+        num_warps=launch.warps,
     )  # fmt: skip
     return grad_payload
 

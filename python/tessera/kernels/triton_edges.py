@@ -1,64 +1,80 @@
 # SPDX-License-Identifier: MIT
 """Device functions that the Triton kernels share: rows in planes, gates of an edge, walks over sorted edges.
 
-A lane is one head, or two where a launch says so. Heads never mix but in the sums that a kernel says it takes over
-lanes, so a row's state lives in tuples of vectors of BLOCK heads, one a plane, and stays in registers. A program serves
-one block of heads: the second axis of the grid, which changes slowest, so that all programs that run at a time read the
-same slice of every row.
+A program serves a block of heads of several rows that lie side by side: vectors are [ROWS, BLOCK], a row's heads in the
+lanes of a warp (rows of few heads share one). Heads never mix but in the sums that a kernel says it takes over them, so
+a row's state lives in tuples of such vectors, one a plane, and stays in registers. Blocks of heads are the second axis
+of the grid, which changes slowest, so that all programs that run at a time read the same slice of every row.
 
-A **tile** is a few rows that one program serves together. Each row has its own edges, sorted by the row at the other
-end; `cursor` holds the place of each row's next edge and `head` the row at the other end of it. A step takes the
-smallest head, reads that row once, and serves every row of the tile whose head it is. Each row thus meets its edges in
-its own order, whatever the tile, so the result does not depend on the tile, bit for bit. Kernels load cursors and heads
-themselves, not in a function: torch finds what a kernel writes by following addresses back to their origin, stops at
-a load, and would take any array that a called function reads for written, and copy it.
+Each row walks through its own edges in their own order, so results do not depend on which rows run together, bit for
+bit. Rows that lie side by side on the curve have most of their neighbors in common, and in the same order: warps that
+start together and take as long for a step meet the same rows at about the same time, and find them in the first cache.
+A row whose edges are used up, or whose edge does not count, reads nothing and adds zeros. Places of edges are 32-bit
+numbers, which keeps a quarter of the registers free (`tessera_export.largest_step` lets no list be longer).
+
+Kernels load places themselves, not in a function: torch finds what a kernel writes by following addresses back to their
+origin, stops at a load, and would take any array that a called function reads for written, and copy it.
 """
 
 import triton
 from triton import language as tl
 
-NO_HEAD = tl.constexpr(9223372036854775807)
-"""Head of a row whose edges are used up; no row has this number."""
-
 
 @triton.jit
 def load_planes(
     pointer, row, lane, FIRST: tl.constexpr, COUNT: tl.constexpr, PLANES: tl.constexpr, HEADS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr, is_read=None,
 ):  # fmt: skip
-    """Read planes FIRST to FIRST + COUNT of a row of [*, PLANES, HEADS], a tuple; lanes beyond HEADS are 0."""
+    """Read planes FIRST to FIRST + COUNT of rows of [*, PLANES, HEADS], a tuple; 0 beyond HEADS and where not read."""
     start = pointer + row * (PLANES * HEADS)
     planes = ()
     for plane in tl.static_range(COUNT):
         place = start + (FIRST + plane) * HEADS + lane
-        if HEADS % BLOCK == 0:
+        if is_read is None and HEADS % BLOCK == 0:
             planes = planes + (tl.load(place),)
-        else:
+        elif is_read is None:
             planes = planes + (tl.load(place, mask=lane < HEADS, other=0.0),)
+        elif HEADS % BLOCK == 0:
+            planes = planes + (tl.load(place, mask=is_read, other=0.0),)
+        else:
+            planes = planes + (tl.load(place, mask=is_read & (lane < HEADS), other=0.0),)
     return planes
 
 
 @triton.jit
 def store_planes(
     pointer, row, lane, planes, FIRST: tl.constexpr, COUNT: tl.constexpr, PLANES: tl.constexpr, HEADS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr, is_written=None,
 ):  # fmt: skip
-    """Write a tuple of planes to a row of [*, PLANES, HEADS], from plane FIRST on."""
+    """Write a tuple of planes to rows of [*, PLANES, HEADS], from plane FIRST on."""
     start = pointer + row * (PLANES * HEADS)
     for plane in tl.static_range(COUNT):
         place = start + (FIRST + plane) * HEADS + lane
-        if HEADS % BLOCK == 0:
+        if is_written is None and HEADS % BLOCK == 0:
             tl.store(place, planes[plane])
-        else:
+        elif is_written is None:
             tl.store(place, planes[plane], mask=lane < HEADS)
+        elif HEADS % BLOCK == 0:
+            tl.store(place, planes[plane], mask=is_written)
+        else:
+            tl.store(place, planes[plane], mask=is_written & (lane < HEADS))
 
 
 @triton.jit
 def zero_planes(COUNT: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
-    """Return a tuple of COUNT vectors of zeros."""
+    """Return a tuple of COUNT vectors of zeros, [BLOCK]."""
     planes = ()
     for _ in tl.static_range(COUNT):
         planes = planes + (tl.zeros([BLOCK], DTYPE),)
+    return planes
+
+
+@triton.jit
+def zero_rows(COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
+    """Return a tuple of COUNT arrays of zeros, [ROWS, BLOCK]."""
+    planes = ()
+    for _ in tl.static_range(COUNT):
+        planes = planes + (tl.zeros([ROWS, BLOCK], DTYPE),)
     return planes
 
 
@@ -130,18 +146,18 @@ def weigh_rows(weights, rows, PLANE: tl.constexpr):
 
 @triton.jit
 def edge_gates(
-    gates, row, fraction, edge, lane, HAS_TABLE: tl.constexpr, WITH_SLOPES: tl.constexpr, HEADS: tl.constexpr,
+    gates, row, fraction, edge, counts, lane, HAS_TABLE: tl.constexpr, WITH_SLOPES: tl.constexpr, HEADS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return score gate and output gate of an edge and, where asked, their derivatives by its fraction.
+    """Return score gate and output gate of edges and, where asked, their derivatives by the fractions.
 
     Read from [E, 2, H], or a spline over six consecutive rows of a table [T, 2, H]. Six rows of two planes are twelve
     consecutive planes.
     """
     if HAS_TABLE:
-        first = tl.load(row + edge)
-        t = tl.load(fraction + edge)
-        rows = load_planes(gates, first, lane, 0, 12, 2, HEADS, BLOCK)
+        first = tl.load(row + edge, mask=counts, other=0)
+        t = tl.load(fraction + edge, mask=counts, other=0.0)
+        rows = load_planes(gates, first, lane, 0, 12, 2, HEADS, BLOCK, counts)
         weights = spline_weights(t)
         found = (weigh_rows(weights, rows, 0), weigh_rows(weights, rows, 1))
         if WITH_SLOPES:
@@ -149,22 +165,13 @@ def edge_gates(
             found = found + (weigh_rows(slopes, rows, 0), weigh_rows(slopes, rows, 1))
         return found
     else:
-        return load_planes(gates, edge, lane, 0, 2, 2, HEADS, BLOCK)
+        return load_planes(gates, edge.to(tl.int64), lane, 0, 2, 2, HEADS, BLOCK, counts)
 
 
 @triton.jit
-def smallest_head(head, TILE: tl.constexpr):
-    """Return the row that the next step reads, or NO_HEAD."""
-    smallest = head[0]
-    for t in tl.static_range(1, TILE):
-        smallest = tl.minimum(smallest, head[t])
-    return smallest
-
-
-@triton.jit
-def next_places(cursor, head, current, TILE: tl.constexpr):
-    """Return cursors moved to the next edge where the head is `current`."""
-    places = ()
-    for t in tl.static_range(TILE):
-        places = places + (cursor[t] + (head[t] == current).to(tl.int64),)
-    return places
+def place_of_factors(edge, MOMENTS: tl.constexpr):
+    """Return where an edge's factors begin in [E, A], of which there may be more than 32 bits count."""
+    if MOMENTS == 1:
+        return edge
+    else:
+        return edge.to(tl.int64) * MOMENTS
