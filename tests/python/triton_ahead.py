@@ -49,7 +49,7 @@ from tessera_export.trace import export_step, trace_step
 H200 = GPUTarget("cuda", 90, 32)
 INT64 = ("row", "sender", "receiver", "receiver_range", "sender_order", "sender_range")
 #: A constant of a compiled program comes as float64.
-TYPES = {"halves": "*fp16", "weight_scale": "fp64"}
+TYPES = {"halves": "*fp16"}
 #: The paper's model: scalars, value planes, heads, width of each of the two maps of queries and keys.
 SCALARS, PLANES, HEADS, HIDDEN = 8, 18, 128, 512
 
@@ -135,7 +135,7 @@ def step(query, payload, table, row, fraction, envelope, factor, active, receive
     total = message.square().sum() + sums.square().sum()
     rows, scale = triton_halves.split_rows(sums.detach(), 1, 3)
     product, incoming = sums[:, :3].detach().reshape(-1, 256), query[:, :3].detach().flatten(1)
-    pair = triton_halves.split_pair_gradients(product, scale, 0.5, table[0, 0], incoming, 1)
+    pair = triton_halves.split_pair_gradients(product, scale, table[0, 0], incoming, 1)
     return (message.detach(), rows, scale, *pair, *torch.autograd.grad(total, leaves))
 
 

@@ -64,24 +64,23 @@ def split_rows_kernel(
 
 @triton.jit
 def split_pair_gradients_kernel(
-    products, row_scales, bias, incoming, halves, scales, weight_scale, num_rows,
+    products, row_scales, bias, incoming, halves, scales, num_rows,
     LARGEST: tl.constexpr, LEAST: tl.constexpr, HAS_BIAS: tl.constexpr, FIRST: tl.constexpr, COUNT: tl.constexpr,
     SUMS: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Write [low | high | high] of [incoming * second | incoming * first] of each row, and what undoes their scale.
 
     As :func:`tessera.kernels.halves.split_pair_gradients`, bit by bit but for a bias that is added in one step with the
-    scale. `products` [num_rows, 2 HIDDEN] are the maps before `row_scales` [num_rows] and `weight_scale`; an atom has
-    COUNT rows, and its gradient is numbers FIRST to FIRST + HIDDEN of `incoming` [N, SUMS]; without HAS_BIAS `bias`
-    [HIDDEN] is not read. One program serves TILE rows; WIDTH is the power of two that holds half of one. Each number is
-    written once: results repeat bit by bit.
+    scale. `products` [num_rows, 2 HIDDEN] are the maps before `row_scales` [num_rows]; an atom has COUNT rows, and its
+    gradient is numbers FIRST to FIRST + HIDDEN of `incoming` [N, SUMS]; without HAS_BIAS `bias` [HIDDEN] is not read.
+    One program serves TILE rows; WIDTH is the power of two that holds half of one. Each number is written once: results
+    repeat bit by bit.
     """
     place = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE).to(tl.int64)
     is_row = place < num_rows
     column = tl.arange(0, WIDTH)
     is_number = is_row[:, None] & (column < HIDDEN)[None, :]
-    # Compiled programs pass a constant as float64, which would make float64 of all that is below.
-    scale = (tl.load(row_scales + place, mask=is_row, other=0.0) * weight_scale).to(tl.float32)
+    scale = tl.load(row_scales + place, mask=is_row, other=0.0)
     source = products + place[:, None] * (2 * HIDDEN) + column[None, :]
     first = tl.load(source, mask=is_number, other=0.0) * scale[:, None]
     second = tl.load(source + HIDDEN, mask=is_number, other=0.0) * scale[:, None]
@@ -141,7 +140,7 @@ def split_rows(features: Tensor, first: int, count: int) -> tuple[Tensor, Tensor
 
 @triton_op("tessera_triton::split_pair_gradients", mutates_args={})
 def split_pair_gradients(
-    product: Tensor, row_scale: Tensor, scale: float, bias: Tensor | None, incoming: Tensor, degree: int
+    product: Tensor, row_scale: Tensor, bias: Tensor | None, incoming: Tensor, degree: int
 ) -> tuple[Tensor, Tensor]:
     """Return float16 [N (2l+1), 6 hidden] and float32 [N (2l+1), 1]; see :mod:`tessera.kernels.halves`."""
     num_rows, hidden = product.shape[0], product.shape[1] // 2
@@ -151,7 +150,7 @@ def split_pair_gradients(
     tile = pair_tile_of(width)
     wrap_triton(split_pair_gradients_kernel)[((num_rows + tile - 1) // tile,)](
         # Without a bias the kernel reads none; any tensor of its type will do.
-        product, row_scale, row_scale if bias is None else bias, incoming, halves, scales, scale, num_rows,
+        product, row_scale, row_scale if bias is None else bias, incoming, halves, scales, num_rows,
         LARGEST=SCALE, LEAST=SMALLEST, HAS_BIAS=bias is not None, FIRST=degree * hidden, COUNT=2 * degree + 1,
         SUMS=incoming.shape[1], HIDDEN=hidden, WIDTH=width, TILE=tile, num_warps=WARPS,
     )  # fmt: skip

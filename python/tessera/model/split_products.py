@@ -125,9 +125,10 @@ class _SumOfProducts(torch.autograd.Function):
         maps = []
         for degree, (scale, product, row_scale) in enumerate(zip(ctx.scales, kept[::2], kept[1::2], strict=True)):
             left, left_scale = _kernels(grad).split_pair_gradients(
-                product, row_scale, scale, _of_scalars(bias, degree), grad.contiguous(), degree
+                product, row_scale, _of_scalars(bias / scale, degree), grad.contiguous(), degree
             )
-            maps.append(_scaled(_multiply(left, back[degree]), left_scale * scale, degree))
+            # One scale is that of the weight of the maps, which the gradients still have, one that of `back`.
+            maps.append(_scaled(_multiply(left, back[degree]), left_scale * (scale * scale), degree))
         return torch.cat(maps, dim=1), None, None, None, None
 
 
