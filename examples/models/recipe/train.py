@@ -5,7 +5,7 @@
 
 The start is the bundled model, which this recipe made from the first one that was bundled; `--start` names another. Its
 normalizer becomes the smooth one, so that the energy has no steps, and without a repulsion of nuclei it gets one that
-reaches no pair of the liquids (0.7 sums of covalent radii): nothing is unlearned.
+reaches no pair of water and salt water (0.7 sums of covalent radii): nothing is unlearned.
 What comes out: demo/stage1 and demo/stage2 (tessera-train's files; stage2/model.pt and config.yaml are the model) and
 demo/metrics.json with the errors of the start and of each stage on the held-out frames, by kind.
 """
