@@ -6,13 +6,13 @@ from collections.abc import Callable
 import torch
 from graph_timer import time_ms
 
-from tessera.model.layers import degree_linear
+from tessera.model.layers import degree_linear, sum_by_degree
 from tessera.model.split_products import SplitWeight
 from tessera.model.tensor_algebra import degree_of_row
 
 SEED = 7
 #: Title, largest degree, inputs, outputs; a dense map has one row an atom.
-SHAPES = [("degrees", 2, 256, 256), ("degrees", 2, 256, 1024), ("dense", 0, 1536, 512)]
+SHAPES = [("degrees", 2, 256, 256), ("degrees", 2, 256, 1024), ("pair", 2, 256, 1024), ("dense", 0, 1536, 512)]
 #: Title, whether products are of halves (tf32x3), whether the process multiplies in TF32.
 PRODUCTS = [("FP32", False, False), ("TF32", False, True), ("tf32x3", True, False)]
 #: tf32x3 may take this many times what TF32 takes.
@@ -21,8 +21,9 @@ HEADER = """
 ## Maps by degree, {atoms} atoms
 
 A pass: the map and the gradient of its features, without bias, eager; an artifact multiplies with the scales of tf32x3
-where the result is used. Rate: of the products of a pass, counted once. tf32x3 is to take at most {limit} times as long
-as TF32. Error: root mean square against float64, over that of the values; the larger of result and gradient.
+where the result is used. A pair: two maps side by side, multiplied by each other and summed over the rows of a degree,
+as queries and keys are made. Rate: of the products of a pass, counted once. tf32x3 is to take at most {limit} times as
+long as TF32. Error: root mean square against float64, over that of the values; the larger of result and gradient.
 
 | map | products | ms | TFLOP/s | over TF32 | error | over FP32's error |
 |---|---|---|---|---|---|---|
@@ -51,15 +52,33 @@ class Map:
 
         halves = SplitWeight(weight) if is_split else None
 
-        def mapped(leaf: torch.Tensor) -> torch.Tensor:
-            return degree_linear(leaf, weight[self.degree], None) if halves is None else halves(leaf)
-
         def both() -> tuple[torch.Tensor, torch.Tensor]:
             leaf = features.detach().requires_grad_()
-            found = mapped(leaf)
+            found = self.mapped(leaf, weight, halves)
             return found.detach(), torch.autograd.grad(found, leaf, incoming)[0]
 
         return both
+
+    def mapped(self, leaf: torch.Tensor, weight: torch.Tensor, halves: SplitWeight | None) -> torch.Tensor:
+        """Map by degree, by `halves` if they are given."""
+        return degree_linear(leaf, weight[self.degree], None) if halves is None else halves(leaf)
+
+
+class Pair(Map):
+    """Two maps side by side, of which the sums of products are taken."""
+
+    def __init__(self, num_atoms: int, lmax: int, inputs: int, outputs: int, device: str = "cuda") -> None:
+        super().__init__(num_atoms, lmax, inputs, outputs, device)
+        self.lmax, hidden = lmax, outputs // 2
+        self.incoming = self.incoming[:, : lmax + 1, :hidden].reshape(num_atoms, -1)
+        self.bias = torch.zeros(hidden, device=device)
+
+    def mapped(self, leaf: torch.Tensor, weight: torch.Tensor, halves: SplitWeight | None) -> torch.Tensor:
+        """Sum the products by degree, by `halves` if they are given."""
+        if halves is not None:
+            return halves.sum_of_products(leaf, self.bias)
+        first, second = degree_linear(leaf, weight[self.degree], None).chunk(2, dim=2)
+        return sum_by_degree(first * second, self.lmax).flatten(1)
 
 
 def in_tf32(call: Callable[[], object], *, is_tf32: bool) -> object:
@@ -85,7 +104,7 @@ def lines_of(num_atoms: int) -> list[str]:
     lines = HEADER.format(atoms=num_atoms, limit=LARGEST_RATIO).splitlines()
     for title, lmax, inputs, outputs in SHAPES:
         torch.compiler.reset()
-        one = Map(num_atoms, lmax, inputs, outputs)
+        one = (Pair if title == "pair" else Map)(num_atoms, lmax, inputs, outputs)
         exact = one.passed(torch.float64, is_split=False)()
         times: dict[str, float] = {}
         errors: dict[str, float] = {}

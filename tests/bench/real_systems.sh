@@ -8,9 +8,10 @@
 # c  64 waters, and 58 with 3 KCl: distributions of the model (repeated 2 x 2 x 2) against the teacher's own (8 replicas)
 # b  110,000 atoms of a capsid-like shell, 2,000 steps; as many atoms of water; two ranks with `balance atoms` and `edges`
 #
+# PARTS ("teacher water boxes capsid balance analysis"): what is done, from files of other parts that lie in WORK
 # DEVICE (cuda), PYTHON, MPIEXEC, LMP: programs; RESULTS, WORK: folders; END: seconds after which nothing starts any more
-# GPUS: a and b on the first, c and the teacher on the last; two ranks on all of them (default: those of
-# CUDA_VISIBLE_DEVICES, or 0); MADE32, MADE64: artifacts of the model that were made before
+# GPUS: a and b on the first, the teacher on the last, c on BOX_GPU (the last); two ranks on all of them (default: those
+# of CUDA_VISIBLE_DEVICES, or 0); MADE32, MADE64: artifacts of the model that were made before
 # EXPORT32, EXPORT64: options of tessera-export; TEACHER_SITE: folder with so3krates-torch and matscipy (none: no teacher)
 # TEACHER_END: second at which the teacher stops; SHORTER: divides all numbers of steps; REPEAT ("2 2 2"); SUBUNIT
 set -u
@@ -29,11 +30,14 @@ started=$SECONDS
 chosen=${GPUS:-${CUDA_VISIBLE_DEVICES:-0}}
 read -ra gpus <<< "${chosen//,/ }"
 first=${gpus[0]} last=${gpus[-1]}
+box_gpu=${BOX_GPU:-$last}
+parts=" ${PARTS:-teacher water boxes capsid balance analysis} "
 
 say() { echo "[$((SECONDS - started)) s] $*" | tee -a "$results/progress.log"; }
 left() { echo $((end - SECONDS + started)); }
 steps() { echo $(($1 / shorter > 0 ? $1 / shorter : 1)); }
 tessera() { "$python" -m tessera.cli "$@"; }
+is_part() { [[ $parts == *" $1 "* ]]; }
 hours() { printf "%d:%02d:%02d" $(($1 / 3600)) $(($1 % 3600 / 60)) $(($1 % 60)); }
 
 build_boxes() {
@@ -131,7 +135,7 @@ dump trajectory all custom $(steps 100) c$1.dump id element xu yu zu
 dump_modify trajectory sort id element $2
 run $(steps "$3")
 EOF
-  } | run "c$1" 1 "$last"
+  } | run "c$1" 1 "$box_gpu"
 }
 
 large() { # name, data file, elements, steps, ranks, options of the pair style
@@ -179,20 +183,15 @@ against_teacher() { # name
     --json "$results/c$1.json" --plot "$results/c$1.png"
 }
 
-build_boxes > "$results/boxes.txt" 2>&1
-for seed in $(seq "$replicas"); do
-  tessera build kcl --edge $edge --molar 2.5 --seed "$seed" -o "$work/k$seed.extxyz" > /dev/null 2>&1
-done
-build_capsid "$subunit" &
-teachers=()
-if [ -n "${TEACHER_SITE:-}" ]; then
-  waters=() salts=()
-  for seed in $(seq "$replicas"); do waters+=("$work/w.extxyz") salts+=("$work/k$seed.extxyz"); done
-  teach w "${waters[@]}" & teachers+=($!)
-  teach k "${salts[@]}" & teachers+=($!)
-fi
+build_starts() {
+  build_boxes > "$results/boxes.txt" 2>&1
+  for seed in $(seq "$replicas"); do
+    tessera build kcl --edge $edge --molar 2.5 --seed "$seed" -o "$work/k$seed.extxyz" > /dev/null 2>&1
+  done
+}
 export_model() { # bits, options; or a copy of one made before
   local made=MADE$1
+  [ ! -e "$work/m$1.pt2" ] || return
   if [ -n "${!made:-}" ]; then
     cp "${!made}" "$work/m$1.pt2" || say "$made: expected an artifact, found no file ${!made}"
     return
@@ -200,36 +199,61 @@ export_model() { # bits, options; or a copy of one made before
   "$python" -m tessera_export.cli "$model" -o "$work/m$1.pt2" --device "$device" --dtype "float$1" ${2:-} > "$results/export$1.log" 2>&1
   say "export float$1: $(tail -n 1 "$results/export$1.log")"
 }
-export_model 32 "${EXPORT32:-}" & export32=$!
-export_model 64 "${EXPORT64:-}" & export64=$!
-cp "$root/examples/2-water/water216.data" "$work/"
-wait $export32
-if [ ! -e "$work/m32.pt2" ]; then
-  say "no float32 artifact: nothing to run; see $results/export32.log"
-  exit 1
-fi
-water & lane=$!
-box w "H O" 24000
-box k "H O Cl K" 40000
-wait $lane "${teachers[@]}"
 
-# Only the capsid computes from here on, so that its times are its own; analysis needs no GPU.
-analyse a "$work/a.dump" --frames ::4 --log "$work/log.a" --json "$results/a.json" --plot "$results/a.png" &
-[ -e "$work/log.a64" ] && analyse a64 --log "$work/log.a64" &
-against_teacher w &
-against_teacher k &
-large b capsid.data "$elements" "$(steps 2000)" 1
-if [ "$(grep -c "^Loop time" "$work/out.b")" -lt 2 ] && [ "$(left)" -gt 60 ]; then
-  say "the capsid did not run; a smaller one instead: 180 alanine dipeptides"
-  build_capsid "$root/examples/7-capsid/alanine.pdb" --copies 180
-  large b capsid.data "$elements" "$(steps 2000)" 1
+teachers=()
+if is_part teacher || is_part boxes; then build_starts; fi
+if is_part teacher && [ -n "${TEACHER_SITE:-}" ]; then
+  waters=() salts=()
+  for seed in $(seq "$replicas"); do waters+=("$work/w.extxyz") salts+=("$work/k$seed.extxyz"); done
+  teach w "${waters[@]}" & teachers+=($!)
+  teach k "${salts[@]}" & teachers+=($!)
 fi
-analyse b "$work/b.dump" --reach 3.2 &
-[ "$(left)" -gt 25 ] && large b_water water.data "H O" "$(steps 200)" 1
-[ "$(left)" -gt 30 ] && large b_atoms capsid.data "$elements" "$(steps 100)" 2 "balance atoms"
-[ "$(left)" -gt 30 ] && large b_edges capsid.data "$elements" "$(steps 100)" 2 "balance edges"
+building=
+if [ ! -e "$work/capsid.data" ] && { is_part capsid || is_part balance; }; then build_capsid "$subunit" & building=$!; fi
+if is_part water || is_part boxes || is_part capsid || is_part balance; then
+  export_model 32 "${EXPORT32:-}" & export32=$!
+  export64=$export32
+  if is_part water; then export_model 64 "${EXPORT64:-}" & export64=$!; fi
+  cp "$root/examples/2-water/water216.data" "$work/"
+  wait $export32
+  if [ ! -e "$work/m32.pt2" ]; then
+    say "no float32 artifact: nothing to run; see $results/export32.log"
+    exit 1
+  fi
+fi
+lane=
+if is_part water; then water & lane=$!; fi
+if is_part boxes; then
+  box w "H O" 24000
+  box k "H O Cl K" 40000
+fi
+for job in $lane $building; do wait "$job"; done
+
+# The capsid computes alone on its GPU, so that its times are its own.
+if is_part capsid; then
+  large b capsid.data "$elements" "$(steps 2000)" 1
+  if [ "$(grep -c "^Loop time" "$work/out.b")" -lt 2 ] && [ "$(left)" -gt 60 ]; then
+    say "the capsid did not run; a smaller one instead: 180 alanine dipeptides"
+    build_capsid "$root/examples/7-capsid/alanine.pdb" --copies 180
+    large b capsid.data "$elements" "$(steps 2000)" 1
+  fi
+  [ "$(left)" -gt 25 ] && large b_water water.data "H O" "$(steps 200)" 1
+fi
+for job in "${teachers[@]}"; do wait "$job"; done
+if is_part balance; then
+  [ "$(left)" -gt 30 ] && large b_atoms capsid.data "$elements" "$(steps 100)" 2 "balance atoms"
+  [ "$(left)" -gt 30 ] && large b_edges capsid.data "$elements" "$(steps 100)" 2 "balance edges"
+fi
+if is_part analysis; then
+  [ -e "$work/a.dump" ] && analyse a "$work/a.dump" --frames ::4 --log "$work/log.a" --json "$results/a.json" --plot "$results/a.png" &
+  [ -e "$work/log.a64" ] && analyse a64 --log "$work/log.a64" &
+  [ -e "$work/cw.dump" ] && against_teacher w &
+  [ -e "$work/ck.dump" ] && against_teacher k &
+  [ -e "$work/b.dump" ] && analyse b "$work/b.dump" --reach 3.2 --log "$work/log.b" &
+fi
 wait
-for name in a a64 b; do [ -e "$work/log.$name" ] && gzip -c "$work/log.$name" > "$results/log.$name.gz"; done
+for name in a a64 b b_water b_atoms b_edges; do [ -e "$work/log.$name" ] && gzip -c "$work/log.$name" > "$results/log.$name.gz"; done
+for name in w k; do [ -e "$work/teacher_$name.extxyz" ] && gzip -c "$work/teacher_$name.extxyz" > "$results/teacher_$name.extxyz.gz"; done
 cat "$results/progress.log"
 for name in a a64 cw ck teacher_w teacher_k b capsid; do
   echo "== $name"

@@ -62,3 +62,18 @@ def test_memory_stays_flat_over_epochs(artifact):
         reserved.append(torch.cuda.mem_get_info()[0])
     assert engine.report()["rebuilds"] >= 20
     assert max(reserved[8:]) - min(reserved[8:]) <= 0.02 * torch.cuda.get_device_properties(0).total_memory
+
+
+def test_engines_made_one_after_another_leave_no_memory(artifact):
+    """`clear` in LAMMPS, or a calculator in a loop: streams and workspaces of products must not add up."""
+    path = str(artifact("first", "float64", device="cuda"))
+    atoms = water_216()
+    elements = np.array([0 if z == 1 else 2 for z in atoms.numbers], dtype=np.int32)
+    held = []
+    for _ in range(12):
+        engine = _C.Engine(path, skin=1.0)
+        engine.compute(atoms.positions, elements, np.arange(1, len(atoms) + 1), atoms.cell.array.tolist(), [True] * 3,
+                       is_reordered=False, wants_atom_virial=False, charge=0, multiplicity=1)  # fmt: skip
+        del engine
+        held.append(torch.cuda.memory_allocated())
+    assert max(held[2:]) - held[1] <= 2**20, held

@@ -8,6 +8,7 @@ import torch
 from gpu import GPU, needs_gpu
 from small_graph import small_list
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
 from triton_cases import (
     EDGE,
     TABLE,
@@ -19,13 +20,14 @@ from triton_cases import (
     tied_inputs,
 )
 
+from tessera.kernels import halves as plain_halves
 from tessera.kernels import reference
 from tessera.model import edge_list, layers
 from tessera.model.split_products import SplitWeight
 
 pytest.importorskip("triton", reason="needs triton (pip install triton==3.6.0)")
 
-from tessera.kernels import triton_attention_ops, triton_table_sum
+from tessera.kernels import triton_attention_ops, triton_halves, triton_table_sum
 from tessera.ops import triton_edges
 
 pytestmark = needs_gpu
@@ -165,28 +167,71 @@ def test_a_table_sum_repeats_bit_for_bit_for_every_block(monkeypatch):
             assert all(torch.equal(value, other[name]) for other in others), name
 
 
-@pytest.mark.parametrize(("num_rows", "inputs", "outputs"), [(301, 256, 256), (70, 48, 130), (2, 5, 3)])
-def test_linear_maps_in_halves_err_as_float32_does(num_rows, inputs, outputs):
+def joined_maps(halves, weight, bias, x):
+    """Both maps side by side, with the bias on the first one: in halves, or in the precision of x without them."""
+    both = functional.pad(bias, (0, weight.shape[1] - bias.shape[0])).to(x)
+    by_row = weight.to(x)[[0, 1, 1, 1, 2, 2, 2, 2, 2]]
+    return layers.degree_linear(x, by_row, both) if halves is None else halves(x) + layers.scalar_row(both, 9)
+
+
+def sums_of_products(halves, weight, bias, x):
+    """Sums over the rows of a degree of the products of two maps."""
+    if halves is not None:
+        return halves.sum_of_products(x, bias.to(x))
+    first, second = joined_maps(None, weight, bias, x).chunk(2, dim=2)
+    return layers.sum_by_degree(first * second, 2).flatten(1)
+
+
+@pytest.mark.parametrize("mapped", [joined_maps, sums_of_products])
+@pytest.mark.parametrize(("num_rows", "inputs", "outputs"), [(301, 256, 1024), (70, 48, 130), (2, 5, 6)])
+def test_linear_maps_in_halves_err_as_float32_does(num_rows, inputs, outputs, mapped):
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(num_rows, 9, inputs, generator=generator)
     weight = torch.randn(3, outputs, inputs, generator=generator) / inputs**0.5
-    incoming = torch.randn(num_rows, 9, outputs, generator=generator)
-    halves = SplitWeight(weight.to(GPU))
+    bias = torch.randn(outputs // 2, generator=generator)
+    incoming = torch.randn(num_rows, 9 * outputs, generator=generator)
+    on_gpu = SplitWeight(weight.to(GPU))
 
-    def mapped(x, *, is_split):
+    def outcome(x, halves):
         """Result and gradient of a random linear function of it."""
         leaf = x.detach().requires_grad_()
-        by_row = weight.to(x)[[0, 1, 1, 1, 2, 2, 2, 2, 2]]
-        found = halves(leaf) if is_split else layers.degree_linear(leaf, by_row, None)
-        (gradient,) = torch.autograd.grad((found * incoming.to(x)).sum(), leaf)
+        found = mapped(halves, weight, bias, leaf)
+        (gradient,) = torch.autograd.grad((found.flatten(1) * incoming[:, : found[0].numel()].to(x)).sum(), leaf)
         return found.detach(), gradient
 
-    on_gpu = features.to(GPU)
-    exact = mapped(features.double(), is_split=False)
-    plain = mapped(on_gpu, is_split=False)
-    found = mapped(on_gpu, is_split=True)
-    recorded = make_fx(lambda x: mapped(x, is_split=True))(on_gpu)  # as the exporter records a step
-    compiled = torch._inductor.compile(recorded, [on_gpu])(on_gpu)
+    exact = outcome(features.double(), None)
+    features = features.to(GPU)
+    plain = outcome(features, None)
+    found = outcome(features, on_gpu)
+    recorded = make_fx(lambda x: outcome(x, on_gpu))(features)  # as the exporter records a step
+    compiled = torch._inductor.compile(recorded, [features])(features)
     for ours, theirs, expected in zip((*found, *compiled), (*plain, *plain), (*exact, *exact), strict=True):
         ours_error, plain_error = ((other.double().cpu() - expected).square().mean().sqrt() for other in (ours, theirs))
         assert ours_error <= 3 * plain_error + 1e-8
+
+
+@pytest.mark.parametrize(("degree", "has_bias"), [(0, True), (0, False), (1, False), (2, False)])
+@pytest.mark.parametrize("hidden", [512, 33])
+def test_gradients_of_pairs_in_halves_equal_plain_torch(degree, has_bias, hidden):
+    generator = torch.Generator().manual_seed(1)
+    num_rows = 301 * (2 * degree + 1)
+    product = torch.randn(num_rows, 2 * hidden, generator=generator)
+    row_scale = 2.0 ** torch.randint(-20, 20, (num_rows, 1), generator=generator)
+    incoming = torch.randn(301, 3 * hidden, generator=generator)
+    bias = torch.randn(hidden, generator=generator) if has_bias else None
+    expected = plain_halves.split_pair_gradients(product, row_scale, bias, incoming, degree)
+    on_gpu = [None if x is None else x.to(GPU) for x in (product, row_scale, bias, incoming)]
+    found = triton_halves.split_pair_gradients(*on_gpu, degree)
+    if bias is None:
+        assert all(torch.equal(ours.cpu(), theirs) for ours, theirs in zip(found, expected, strict=True))
+        return
+    # The bias is added without rounding the scaled product first.
+    ours, theirs = (whole(halves.cpu(), scales.cpu()) for halves, scales in (found, expected))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=2.0**-20 * float(theirs.abs().max()))
+
+
+def whole(halves, scales):
+    """Undo the split: low + high of rows, times their scales."""
+    low, high, again = halves.float().chunk(3, dim=1)
+    assert torch.equal(high, again)
+    return (low + high) * scales

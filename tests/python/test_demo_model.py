@@ -8,6 +8,7 @@ import torch
 from oracle_data import ROOT
 from tessera.checkpoint import load_checkpoint
 from tessera.model import build_graph, energy_and_edge_gradients, forces_and_strain
+from tessera.model.config import RepulsionRange
 
 MODELS = ROOT / "examples" / "models"
 # float64: roundings of energies of some 1e4 eV (1e-12) and forces of order 1 eV/Å; float32: of the network.
@@ -42,6 +43,8 @@ def test_the_demo_model_states_its_layout():
     assert model.cutoffs == (4.5, 6.0)
     assert model.stages == [{"cutoff": 4.5, "list": 0}, {"cutoff": 4.5, "list": 0}, {"cutoff": 6.0, "list": 1}]
     assert model.config.receptive_radius == 19.5
+    assert model.config.softmax == "smooth"
+    assert model.config.repulsion == RepulsionRange(0.45, 0.7)
     assert model.dtype == torch.float32
 
 

@@ -4,11 +4,13 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from tessera.kernels import halves as room
 from tessera.kernels import reference
-from tessera.model import E2Former, ModelConfig, Stage, build_graph, energy_and_edge_gradients, split_products
+from tessera.model import E2Former, ModelConfig, Stage, build_graph, energy_and_edge_gradients, layers, split_products
 from tessera.model.split_products import SplitWeight
+from tessera.model.tensor_algebra import degree_of_row
 
 NUM_SYSTEMS = 4
 #: What --matmul tf32x3 promises: energy errors within three times those of plain FP32.
@@ -98,18 +100,74 @@ def test_products_and_gradients_err_as_float32_does(inputs, outputs, size):
         assert root_mean_square(of_split - expected) <= largest
 
 
-@pytest.mark.parametrize("is_joined", [True, False], ids=["joined", "by degree"])
-def test_each_degree_has_its_weight_and_its_gradient(is_joined):
+def test_each_degree_has_its_weight_and_its_gradient():
     generator = torch.Generator().manual_seed(4)
     features = torch.randn(7, 9, 6, generator=generator, requires_grad=True)
     weight, incoming = torch.randn(3, 5, 6, generator=generator), torch.randn(7, 9, 5, generator=generator)
     expected = torch.einsum("nri,roi->nro", features, weight[[0, 1, 1, 1, 2, 2, 2, 2, 2]])
     (expected_gradient,) = torch.autograd.grad((expected * incoming).sum(), features)
-    halves = SplitWeight(weight)
-    found = halves(features) if is_joined else torch.cat(halves.by_degree(features), dim=1)
+    found = SplitWeight(weight)(features)
     (gradient,) = torch.autograd.grad((found * incoming).sum(), features)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-5)
+
+
+#: Sizes of atoms whose squares are not too large for float32, beside a bias of order one.
+SIZES_OF_PAIRS = {"one": 1.0, "tiny": 1e-10, "huge": 1e10, "each": 10.0 ** np.linspace(-10, 10, 50)[:, None, None]}
+
+
+@pytest.mark.parametrize("size", SIZES_OF_PAIRS)
+def test_sums_of_products_of_two_maps_and_their_gradients_err_as_float32_does(size):
+    generator = torch.Generator().manual_seed(6)
+    features = (torch.randn(50, 9, 96, generator=generator) * torch.tensor(SIZES_OF_PAIRS[size])).float()
+    weight = torch.randn(3, 2 * 40, 96, generator=generator) / 96**0.5 * torch.tensor([1.0, 8.0, 0.1])[:, None, None]
+    bias, incoming = torch.randn(40, generator=generator), torch.randn(50, 3 * 40, generator=generator)
+
+    def outcome(dtype, *, is_split):
+        leaf = features.to(dtype).requires_grad_()
+        if is_split:
+            found = SplitWeight(weight).sum_of_products(leaf, bias)
+        else:
+            by_row = weight.to(dtype)[degree_of_row(2)]
+            first, second = layers.degree_linear(leaf, by_row, functional.pad(bias, (0, 40)).to(dtype)).chunk(2, dim=2)
+            found = layers.sum_by_degree(first * second, 2).flatten(1)
+        (gradient,) = torch.autograd.grad(found, leaf, incoming.to(dtype))
+        return [values.detach().double().flatten(1) for values in (found, gradient)]
+
+    exact, plain = outcome(torch.float64, is_split=False), outcome(torch.float32, is_split=False)
+    split = outcome(torch.float32, is_split=True)
+    for expected, of_plain, of_split in zip(exact, plain, split, strict=True):
+        of_atom = expected.square().mean(1, keepdim=True).sqrt()
+        plain_error, split_error = (root_mean_square((x - expected) / of_atom) for x in (of_plain, of_split))
+        assert split_error <= LARGEST_RATIO * max(plain_error, 2.0**-24)
+
+
+def test_a_projection_with_biases_errs_as_float32_does():
+    torch.manual_seed(8)
+    projection = layers.ScalarProjection(2, 64, 32, 4, 2).requires_grad_(requires_grad=False)
+    projection.bias.normal_()
+    features, incoming = torch.randn(20, 9, 64), torch.randn(20, 2, 4)
+
+    def outcome(dtype, *, is_split):
+        projection.to(dtype).set_split(is_split=is_split)
+        leaf = features.to(dtype).requires_grad_()
+        found = projection(leaf)
+        return [x.detach().double() for x in (found, *torch.autograd.grad(found, leaf, incoming.to(dtype)))]
+
+    plain, split = outcome(torch.float32, is_split=False), outcome(torch.float32, is_split=True)
+    for expected, of_plain, of_split in zip(outcome(torch.float64, is_split=False), plain, split, strict=True):
+        assert root_mean_square(of_split - expected) <= LARGEST_RATIO * root_mean_square(of_plain - expected)
+
+
+def test_what_is_no_number_in_an_atom_stays_there():
+    features = torch.ones(3, 4, 2)
+    features[1, 2, 0] = float("nan")
+    features.requires_grad_()
+    found = SplitWeight(torch.ones(2, 6, 2)).sum_of_products(features, torch.ones(3))
+    (gradient,) = torch.autograd.grad(found.sum(), features)
+    assert found.isnan().any(dim=1).tolist() == [False, True, False]
+    assert gradient[1, 2].isnan().all()
+    assert gradient.isnan().sum() == gradient[1, 2].numel()
 
 
 def test_small_numbers_beside_large_ones_in_a_row_keep_their_share():
@@ -125,6 +183,7 @@ def test_rows_of_zeros_stay_zero_and_what_is_no_number_stays_none():
     assert found[3] == 3.0
 
 
+@pytest.mark.parametrize("product", ["forward", "sum_of_products"])
 @pytest.mark.parametrize(
     ("features", "message"),
     [
@@ -134,9 +193,10 @@ def test_rows_of_zeros_stay_zero_and_what_is_no_number_stays_none():
     ],
     ids=["dtype", "rows", "dimensions"],
 )
-def test_other_features_are_refused(features, message):
+def test_other_features_are_refused(features, message, product):
+    bias = () if product == "forward" else (torch.zeros(2),)
     with pytest.raises(ValueError, match=message):
-        SplitWeight(torch.zeros(2, 5, 3))(features)
+        getattr(SplitWeight(torch.zeros(2, 4, 3)), product)(features, *bias)
 
 
 @pytest.mark.parametrize("weight", [torch.zeros(2, 5, 3).double(), torch.zeros(5, 3)], ids=["dtype", "dimensions"])

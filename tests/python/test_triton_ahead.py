@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The fused kernels compiled for an H200, and traced as the exporter traces them, on a machine without a GPU."""
 
+import functools
 import json
 import os
 import subprocess
@@ -11,9 +12,12 @@ import pytest
 
 pytest.importorskip("triton", reason="needs triton (pip install triton==3.6.0)")
 
+#: Of an H200's processor, and the most threads that it runs at a time.
+REGISTERS, MOST_THREADS = 65536, 2048
 SCRIPT = Path(__file__).with_name("triton_ahead.py")
 
 
+@functools.cache
 def run(what):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     process = subprocess.run(
@@ -25,13 +29,19 @@ def run(what):
 
 def test_no_kernel_of_the_papers_model_spills_registers():
     found = run("spills")
-    # three attention kernels with gates and tables, A = 1 and 3; two sums; halves of two widths
-    assert len(found) == 3 * 2 * 2 + 2 + 2
+    # three attention kernels with gates and tables, A = 1 and 3; two sums; halves: two widths, pairs of three degrees
+    assert len(found) == 3 * 2 * 2 + 2 + 2 + 3
     spilled = {name: kernel for name, kernel in found.items() if kernel["spilled"]}
     assert not spilled
-    in_warps = [kernel for name, kernel in found.items() if "split_rows" not in name]
+    in_warps = [kernel for name, kernel in found.items() if "split_" not in name]
     # a number a warp: how many edges the longest row has
     assert all(kernel["shared"] <= 64 for kernel in in_warps), "sums over heads must stay in one warp"
+
+
+def test_the_gradients_of_pairs_leave_a_gpu_full():
+    found = {name: kernel["registers"] for name, kernel in run("spills").items() if "split_pair_gradients" in name}
+    assert len(found) == 3
+    assert max(found.values()) <= REGISTERS // MOST_THREADS
 
 
 def test_an_exported_step_names_the_operators_and_its_kernels_write_nothing_but_their_results():
@@ -40,6 +50,7 @@ def test_an_exported_step_names_the_operators_and_its_kernels_write_nothing_but_
         "tessera_triton.table_attention.default",
         "tessera_triton.table_sum.default",
         "tessera_triton.split_rows.default",
+        "tessera_triton.split_pair_gradients.default",
         "tessera_triton.table_sum_backward.default",
         "tessera_triton.table_attention_backward_receivers.default",
         "tessera_triton.table_attention_backward_senders.default",
@@ -48,6 +59,7 @@ def test_an_exported_step_names_the_operators_and_its_kernels_write_nothing_but_
     assert found["writes"] == [
         ["message", "statistics"],
         ["sums"],
+        ["halves", "scales"],
         ["halves", "scales"],
         ["grad_fraction", "grad_harmonics", "grad_scale"],
         ["grad_envelope", "grad_factor", "grad_gates", "grad_query", "products"],

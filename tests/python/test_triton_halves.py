@@ -6,7 +6,7 @@ import os
 import pytest
 import torch
 
-from tessera.kernels.halves import split_rows
+from tessera.kernels.halves import split_pair_gradients, split_rows
 
 pytest.importorskip("triton", reason="needs triton (pip install triton==3.6.0)")
 if os.environ.get("TRITON_INTERPRET") != "1":
@@ -26,6 +26,46 @@ def test_halves_and_scales_have_the_bits_of_plain_torch(first, count, rows, inpu
     for found, plain in zip(triton_halves.split_rows(features, first, count), expected, strict=True):
         assert found.dtype == plain.dtype
         assert torch.equal(found, plain)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2])
+@pytest.mark.parametrize("hidden", [5, 32, 600])
+@pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no bias"])
+def test_gradients_of_pairs_have_the_bits_of_plain_torch(degree, hidden, has_bias, monkeypatch):
+    monkeypatch.setattr(triton_halves, "PAIR_NUMBERS", 4 * 2048)  # several rows a program, the last program not full
+    inputs = pair(degree, hidden, has_bias=has_bias)
+    for found, plain in zip(triton_halves.split_pair_gradients(*inputs), split_pair_gradients(*inputs), strict=True):
+        assert found.dtype == plain.dtype
+        assert torch.equal(found, plain)
+
+
+def pair(degree, hidden, *, has_bias):
+    """What the gradient of a pair of maps of seven atoms is made of: as split_pair_gradients takes it."""
+    generator = torch.Generator().manual_seed(2)
+    count = 2 * degree + 1
+    product = torch.randn(7 * count, 2 * hidden, generator=generator)
+    row_scale = 2.0 ** (torch.arange(7.0 * count)[:, None] % 61 - 30)
+    bias = torch.randn(hidden, generator=generator) if has_bias else None
+    incoming = torch.randn(7, 3 * hidden, generator=generator) * 10.0 ** torch.linspace(-20, 20, 7)[:, None]
+    incoming[2] = 0.0
+    return product, row_scale, bias, incoming, degree
+
+
+@pytest.mark.parametrize("what", [float("nan"), float("inf")], ids=str)
+@pytest.mark.parametrize("source", ["first", "second", "row scale", "incoming"])
+def test_a_row_whose_gradient_is_no_number_is_that_of_plain_torch(source, what):
+    product, row_scale, bias, incoming, degree = pair(1, 5, has_bias=False)
+    place = {"first": (product, (4, 1)), "second": (product, (4, 8)), "row scale": (row_scale, (4, 0)),
+             "incoming": (incoming, (1, 7))}  # fmt: skip
+    values, at = place[source]
+    values[at] = what
+    inputs = product, row_scale, bias, incoming, degree
+    found, plain = triton_halves.split_pair_gradients(*inputs), split_pair_gradients(*inputs)
+    for ours, theirs in zip(found, plain, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+    assert found[1][4] == float("inf")  # so that every product with the row is none
+    assert found[0][4].isnan().any()
+    assert found[0][6:].isfinite().all()  # other atoms
 
 
 def test_a_row_with_what_is_no_number_becomes_none():

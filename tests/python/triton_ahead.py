@@ -48,9 +48,10 @@ from tessera_export.trace import export_step, trace_step
 
 H200 = GPUTarget("cuda", 90, 32)
 INT64 = ("row", "sender", "receiver", "receiver_range", "sender_order", "sender_range")
+#: A constant of a compiled program comes as float64.
 TYPES = {"halves": "*fp16"}
-#: The paper's model: scalars, value planes, heads.
-SCALARS, PLANES, HEADS = 8, 18, 128
+#: The paper's model: scalars, value planes, heads, width of each of the two maps of queries and keys.
+SCALARS, PLANES, HEADS, HIDDEN = 8, 18, 128, 512
 
 
 def compiled(kernel, constants, dtype, **options):
@@ -63,7 +64,8 @@ def compiled(kernel, constants, dtype, **options):
             signature[name] = "i64"
         else:
             signature[name] = "*i64" if name in INT64 else "*i1" if name == "active" else TYPES.get(name, f"*{dtype}")
-            attributes[place,] = [["tt.divisibility", 16]]
+            if signature[name].startswith("*"):
+                attributes[place,] = [["tt.divisibility", 16]]
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
     binary = triton.compile(source, target=H200, options={"num_warps": 1, **options})
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
@@ -110,6 +112,13 @@ def spills():
                      "WIDTH": width, "TILE": triton_halves.tile_of(width)}  # fmt: skip
         kernel = triton_halves.split_rows_kernel
         found[f"{kernel.fn.__name__} {inputs}"] = compiled(kernel, constants, "fp32", num_warps=triton_halves.WARPS)
+    width = triton_halves.width_of(HIDDEN)
+    for degree in range(3):
+        constants = {"LARGEST": 256.0, "LEAST": 2.0**-100, "HAS_BIAS": degree == 0, "FIRST": degree * HIDDEN,
+                     "COUNT": 2 * degree + 1, "SUMS": 3 * HIDDEN, "HIDDEN": HIDDEN, "WIDTH": width,
+                     "TILE": triton_halves.pair_tile_of(width)}  # fmt: skip
+        kernel = triton_halves.split_pair_gradients_kernel
+        found[f"{kernel.fn.__name__} {degree}"] = compiled(kernel, constants, "fp32", num_warps=triton_halves.WARPS)
     return found
 
 
@@ -124,7 +133,10 @@ def step(query, payload, table, row, fraction, envelope, factor, active, receive
     )
     sums = triton_edges.table_sum(harmonics, radial, row, fraction, envelope, edges)
     total = message.square().sum() + sums.square().sum()
-    return (message.detach(), *triton_halves.split_rows(sums.detach(), 1, 3), *torch.autograd.grad(total, leaves))
+    rows, scale = triton_halves.split_rows(sums.detach(), 1, 3)
+    product, incoming = sums[:, :3].detach().reshape(-1, 256), query[:, :3].detach().flatten(1)
+    pair = triton_halves.split_pair_gradients(product, scale, table[0, 0], incoming, 1)
+    return (message.detach(), rows, scale, *pair, *torch.autograd.grad(total, leaves))
 
 
 def step_inputs():

@@ -3,8 +3,9 @@
 
     python train.py frames.extxyz.gz more.extxyz.gz --output demo --device cuda --record
 
-The start is the bundled model with `softmax: smooth`, under which its errors are the same and its energy has no steps,
-and with a repulsion of nuclei that reaches no pair of the liquids (0.7 sums of covalent radii): nothing is unlearned.
+The start is the bundled model, which this recipe made from the first one that was bundled; `--start` names another. Its
+normalizer becomes the smooth one, so that the energy has no steps, and without a repulsion of nuclei it gets one that
+reaches no pair of water and salt water (0.7 sums of covalent radii): nothing is unlearned.
 What comes out: demo/stage1 and demo/stage2 (tessera-train's files; stage2/model.pt and config.yaml are the model) and
 demo/metrics.json with the errors of the start and of each stage on the held-out frames, by kind.
 """
@@ -28,13 +29,15 @@ from tessera.train.settings import read_settings
 
 HERE = Path(__file__).resolve().parent
 STAGES = ("stage1", "stage2")
+REPULSION = {"repulsion": "zbl", "repulsion_inner": 0.45, "repulsion_outer": 0.7}
+"""Of a start without; ends in sums of covalent radii."""
 
 
 def write_start(folder: Path, model: Path) -> None:
-    """Copy a model, make its normalizer the smooth one and give it a repulsion."""
+    """Copy a model, make its normalizer the smooth one, and give it a repulsion if it has none."""
     folder.mkdir(parents=True)
     config = yaml.safe_load(model.with_name("config.yaml").read_text(encoding="utf-8"))
-    config |= {"softmax": "smooth", "repulsion": "zbl", "repulsion_inner": 0.45, "repulsion_outer": 0.7}
+    config = ({} if "repulsion" in config else REPULSION) | config | {"softmax": "smooth"}
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     shutil.copy(model, folder / "model.pt")
 

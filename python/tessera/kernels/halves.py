@@ -20,6 +20,35 @@ def split_rows(features: Tensor, first: int, count: int) -> tuple[Tensor, Tensor
     return torch.cat([low, high, high], dim=1).half(), scale
 
 
+def split_pair_gradients(
+    product: Tensor, row_scale: Tensor, bias: Tensor | None, incoming: Tensor, degree: int
+) -> tuple[Tensor, Tensor]:
+    """Return the same of the gradients of two maps whose products are summed over the rows of a degree.
+
+    The scale of the weight is left out, of the maps and so of the gradients: it is for the caller to undo.
+
+    Args:
+        product: both maps side by side, [N (2l+1), 2 hidden], before any scale.
+        row_scale: what undoes the scales of rows, [N (2l+1), 1].
+        bias: of the first map over what undoes the scale of the weight, [hidden], or None.
+        incoming: gradient of the sums of all degrees, [N, (L+1) hidden].
+        degree: l.
+
+    Returns:
+        Halves of [incoming * second | incoming * first] of each row, float16 [N (2l+1), 6 hidden], and float32
+        [N (2l+1), 1], what undoes a row's scale.
+    """
+    first, second = maps_of_pair(product, row_scale, bias, count=2 * degree + 1)
+    by_degree = incoming.narrow(1, degree * first.shape[2], first.shape[2])[:, None]
+    return split_rows(torch.cat([by_degree * second, by_degree * first], dim=2), 0, 2 * degree + 1)
+
+
+def maps_of_pair(product: Tensor, scale: Tensor, bias: Tensor | None, count: int) -> tuple[Tensor, Tensor]:
+    """Return two maps, [N, count, hidden] each, of their products [N count, 2 hidden] and scales [N count, 1]."""
+    first, second = (product * scale).view(-1, count, product.shape[1]).chunk(2, dim=2)
+    return first if bias is None else first + bias, second
+
+
 def halves(x: Tensor, largest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Split scaled numbers: high of 11 bits, the rest, and what undoes the scale; all float32.
 

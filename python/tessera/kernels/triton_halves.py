@@ -11,7 +11,27 @@ from tessera.kernels.halves import SCALE, SMALLEST
 
 NUMBERS = 4096
 """That a program of four warps holds: 32 a thread."""
+PAIR_NUMBERS = 1024
+"""Of gradients of pairs: 32 registers a thread, so that a GPU runs as many as it can, and loads of 16 bytes a lane."""
 WARPS = 4
+
+
+@triton.jit
+def size_of(x):
+    """Numbers without their signs; infinity, which makes all of a row no numbers, for what is none."""
+    return tl.where(tl.abs(x) >= 0.0, tl.abs(x), float("inf"))
+
+
+@triton.jit
+def power_of(largest, LEAST: tl.constexpr):
+    """Power of two of the largest number of each row; a row of smaller numbers than LEAST counts as one of such."""
+    return (tl.maximum(largest, LEAST).to(tl.int32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def high_half(scaled):
+    """Numbers rounded to 11 bits."""
+    return ((scaled.to(tl.int32, bitcast=True) + 0x1000) & ~0x1FFF).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -32,17 +52,57 @@ def split_rows_kernel(
     is_number = is_row[:, None] & (column < INPUTS)[None, :]
     at = place // COUNT * ROWS + FIRST + place % COUNT
     x = tl.load(features + at[:, None] * INPUTS + column[None, :], mask=is_number, other=0.0)
-    # A row with a number that is none has a largest of infinity, which makes all of it no numbers.
-    size = tl.where(tl.abs(x) >= 0.0, tl.abs(x), float("inf"))
-    largest = tl.maximum(tl.max(size, axis=1), LEAST)
-    power = (largest.to(tl.int32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
-    inverse = LARGEST / power
-    scaled = x * inverse[:, None]
-    high = ((scaled.to(tl.int32, bitcast=True) + 0x1000) & ~0x1FFF).to(tl.float32, bitcast=True)
+    power = power_of(tl.max(size_of(x), axis=1), LEAST)
+    scaled = x * (LARGEST / power)[:, None]
+    high = high_half(scaled)
     start = halves + place[:, None] * (3 * INPUTS) + column[None, :]
     tl.store(start, (scaled - high).to(tl.float16), mask=is_number)
     tl.store(start + INPUTS, high.to(tl.float16), mask=is_number)
     tl.store(start + 2 * INPUTS, high.to(tl.float16), mask=is_number)
+    tl.store(scales + place, power * (1.0 / LARGEST), mask=is_row)
+
+
+@triton.jit
+def split_pair_gradients_kernel(
+    products, row_scales, bias, incoming, halves, scales, num_rows,
+    LARGEST: tl.constexpr, LEAST: tl.constexpr, HAS_BIAS: tl.constexpr, FIRST: tl.constexpr, COUNT: tl.constexpr,
+    SUMS: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Write [low | high | high] of [incoming * second | incoming * first] of each row, and what undoes their scale.
+
+    As :func:`tessera.kernels.halves.split_pair_gradients`, bit by bit but for a bias that is added in one step with the
+    scale. `products` [num_rows, 2 HIDDEN] are the maps before `row_scales` [num_rows]; an atom has COUNT rows, and its
+    gradient is numbers FIRST to FIRST + HIDDEN of `incoming` [N, SUMS]; without HAS_BIAS `bias` [HIDDEN] is not read.
+    One program serves TILE rows; WIDTH is the power of two that holds half of one. Each number is written once: results
+    repeat bit by bit.
+    """
+    place = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE).to(tl.int64)
+    is_row = place < num_rows
+    column = tl.arange(0, WIDTH)
+    is_number = is_row[:, None] & (column < HIDDEN)[None, :]
+    scale = tl.load(row_scales + place, mask=is_row, other=0.0)
+    source = products + place[:, None] * (2 * HIDDEN) + column[None, :]
+    first = tl.load(source, mask=is_number, other=0.0) * scale[:, None]
+    second = tl.load(source + HIDDEN, mask=is_number, other=0.0) * scale[:, None]
+    if HAS_BIAS:
+        first += tl.load(bias + column, mask=column < HIDDEN, other=0.0)[None, :]
+    at = place // COUNT * SUMS + FIRST
+    by_atom = tl.load(incoming + at[:, None] + column[None, :], mask=is_number, other=0.0)
+    of_first = by_atom * second
+    of_second = by_atom * first
+    power = power_of(tl.max(tl.maximum(size_of(of_first), size_of(of_second)), axis=1), LEAST)
+    inverse = (LARGEST / power)[:, None]
+    start = halves + place[:, None] * (6 * HIDDEN) + column[None, :]
+    scaled = of_first * inverse
+    high = high_half(scaled)
+    tl.store(start, (scaled - high).to(tl.float16), mask=is_number)
+    tl.store(start + 2 * HIDDEN, high.to(tl.float16), mask=is_number)
+    tl.store(start + 4 * HIDDEN, high.to(tl.float16), mask=is_number)
+    scaled = of_second * inverse
+    high = high_half(scaled)
+    tl.store(start + HIDDEN, (scaled - high).to(tl.float16), mask=is_number)
+    tl.store(start + 3 * HIDDEN, high.to(tl.float16), mask=is_number)
+    tl.store(start + 5 * HIDDEN, high.to(tl.float16), mask=is_number)
     tl.store(scales + place, power * (1.0 / LARGEST), mask=is_row)
 
 
@@ -54,6 +114,11 @@ def width_of(inputs: int) -> int:
 def tile_of(width: int) -> int:
     """Return how many rows of this width a program serves."""
     return max(1, NUMBERS // width)
+
+
+def pair_tile_of(width: int) -> int:
+    """Return how many rows of two such halves a program serves."""
+    return max(1, PAIR_NUMBERS // (2 * width))
 
 
 @triton_op("tessera_triton::split_rows", mutates_args={})
@@ -69,5 +134,24 @@ def split_rows(features: Tensor, first: int, count: int) -> tuple[Tensor, Tensor
         features, halves, scales, num_rows,
         LARGEST=SCALE, LEAST=SMALLEST, FIRST=first, COUNT=count, ROWS=rows, INPUTS=inputs, WIDTH=width,
         TILE=tile, num_warps=WARPS,
+    )  # fmt: skip
+    return halves, scales
+
+
+@triton_op("tessera_triton::split_pair_gradients", mutates_args={})
+def split_pair_gradients(
+    product: Tensor, row_scale: Tensor, bias: Tensor | None, incoming: Tensor, degree: int
+) -> tuple[Tensor, Tensor]:
+    """Return float16 [N (2l+1), 6 hidden] and float32 [N (2l+1), 1]; see :mod:`tessera.kernels.halves`."""
+    num_rows, hidden = product.shape[0], product.shape[1] // 2
+    halves = product.new_empty((num_rows, 6 * hidden), dtype=torch.float16)
+    scales = product.new_empty((num_rows, 1))
+    width = width_of(hidden)
+    tile = pair_tile_of(width)
+    wrap_triton(split_pair_gradients_kernel)[((num_rows + tile - 1) // tile,)](
+        # Without a bias the kernel reads none; any tensor of its type will do.
+        product, row_scale, row_scale if bias is None else bias, incoming, halves, scales, num_rows,
+        LARGEST=SCALE, LEAST=SMALLEST, HAS_BIAS=bias is not None, FIRST=degree * hidden, COUNT=2 * degree + 1,
+        SUMS=incoming.shape[1], HIDDEN=hidden, WIDTH=width, TILE=tile, num_warps=WARPS,
     )  # fmt: skip
     return halves, scales

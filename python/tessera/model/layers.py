@@ -123,13 +123,11 @@ class ScalarProjection(nn.Module):
 
     def _products(self, features: Tensor) -> Tensor:
         """Multiply the two maps row by row and sum each degree: [N, (L+1) hidden]."""
+        if self.halves is not None:
+            return self.halves.sum_of_products(features, self.bias)
         bias = nn.functional.pad(self.bias, (0, self.bias.shape[0]))
-        if self.halves is None:
-            first, second = degree_linear(features, self._both()[self.degree], bias).chunk(2, dim=-1)
-            return sum_by_degree(first * second, self.lmax).flatten(1)
-        maps = self.halves.by_degree(features)
-        maps[0] = maps[0] + bias
-        return torch.cat([(first * second).sum(1) for first, second in (x.chunk(2, dim=-1) for x in maps)], dim=1)
+        first, second = degree_linear(features, self._both()[self.degree], bias).chunk(2, dim=-1)
+        return sum_by_degree(first * second, self.lmax).flatten(1)
 
     def _both(self) -> Tensor:
         return torch.cat([self.weight, self.partner_weight], dim=1)

@@ -10,12 +10,13 @@ The three products are one, of three times as many columns, which cuBLAS sums sm
 """
 
 import importlib
-from typing import Any
+from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 
-from tessera.kernels.halves import halves, split_rows
+from tessera.kernels import halves as plain_halves
+from tessera.kernels.halves import halves, maps_of_pair
 
 
 class SplitWeight(nn.Module):
@@ -53,13 +54,25 @@ class SplitWeight(nn.Module):
             ValueError: another dtype or other extents.
         """
         self._check(features)
-        joined: Tensor = _SplitMaps.apply(features, self.right, self.back, self.scales, True)  # noqa: FBT003
+        joined: Tensor = _SplitMaps.apply(features, self.right, self.back, self.scales)
         return joined
 
-    def by_degree(self, features: Tensor) -> list[Tensor]:
-        """Return the same degree by degree, L+1 times [N, 2l+1, outputs], without a copy that joins them."""
+    def sum_of_products(self, features: Tensor, bias: Tensor) -> Tensor:
+        """Multiply the two maps that the weight holds side by side, and sum each degree; differentiable once.
+
+        Args:
+            features: float32 [N, R, inputs].
+            bias: a constant that the scalar row of the first map is given, [outputs / 2].
+
+        Returns:
+            [N, (L+1) outputs / 2].
+
+        Raises:
+            ValueError: features of another dtype or other extents.
+        """
         self._check(features)
-        return list(_SplitMaps.apply(features, self.right, self.back, self.scales, False))  # noqa: FBT003
+        sums: Tensor = _SumOfProducts.apply(features, bias, self.right, self.back, self.scales)
+        return sums
 
     def _check(self, features: Tensor) -> None:
         degrees, inputs = self.right.shape[0], self.right.shape[2] // 3
@@ -79,30 +92,77 @@ class _SplitMaps(torch.autograd.Function):
     """The gradient of a map is a map with the transposed weight, made of halves likewise."""
 
     @staticmethod
-    def forward(ctx, features: Tensor, right: Tensor, back: Tensor, scales: list[float], is_joined: bool) -> Any:  # noqa: ANN001
+    def forward(ctx, features: Tensor, right: Tensor, back: Tensor, scales: list[float]) -> Tensor:  # noqa: ANN001
         ctx.save_for_backward(back)
-        ctx.scales, ctx.is_joined = scales, is_joined
-        maps = [_map(features, degree**2, 2 * degree + 1, right[degree], scale) for degree, scale in enumerate(scales)]
-        return torch.cat(maps, dim=1) if is_joined else tuple(maps)
+        ctx.scales = scales
+        return _map(features, right, scales)
 
     @staticmethod
-    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN001
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN001
         (back,) = ctx.saved_tensors
+        return _map(grad, back, ctx.scales), None, None, None
+
+
+class _SumOfProducts(torch.autograd.Function):
+    """Keeps the products of halves as they are: the gradient's halves are made of them at once, in no array between."""
+
+    @staticmethod
+    def forward(ctx, features: Tensor, bias: Tensor, right: Tensor, back: Tensor, scales: list[float]) -> Tensor:  # noqa: ANN001
+        kept, sums = [], []
+        for degree, scale in enumerate(scales):
+            left, row_scale = _split_rows(features, degree)
+            product = _multiply(left, right[degree])
+            first, second = maps_of_pair(product, row_scale * scale, _of_scalars(bias, degree), 2 * degree + 1)
+            sums.append((first * second).sum(1))
+            kept += product, row_scale
+        ctx.save_for_backward(bias, back, *kept)
+        ctx.scales = scales
+        return torch.cat(sums, dim=1)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN001
+        bias, back, *kept = ctx.saved_tensors
         maps = []
-        for degree, scale in enumerate(ctx.scales):
-            grad, first = (grads[0], degree**2) if ctx.is_joined else (grads[degree], 0)
-            maps.append(_map(grad, first, 2 * degree + 1, back[degree], scale))
+        for degree, (scale, product, row_scale) in enumerate(zip(ctx.scales, kept[::2], kept[1::2], strict=True)):
+            left, left_scale = _kernels(grad).split_pair_gradients(
+                product, row_scale, _of_scalars(bias / scale, degree), grad.contiguous(), degree
+            )
+            # One scale is that of the weight of the maps, which the gradients still have, one that of `back`.
+            maps.append(_scaled(_multiply(left, back[degree]), left_scale * (scale * scale), degree))
         return torch.cat(maps, dim=1), None, None, None, None
 
 
-def _map(features: Tensor, first: int, count: int, right: Tensor, scale: float) -> Tensor:
-    """Map rows first to first + count of [N, R, inputs]: [N, count, outputs]."""
-    if features.is_cuda:
-        # Triton is for GPUs alone, and this is the one door to its kernel for halves.
-        kernels = importlib.import_module("tessera.kernels.triton_halves")
-        left, row_scale = kernels.split_rows(features.contiguous(), first, count)
-        product = torch.mm(left, right.T, out_dtype=torch.float32)
-    else:  # products of two halves are exact in float32, which a CPU multiplies
-        left, row_scale = split_rows(features, first, count)
-        product = torch.mm(left.float(), right.float().T)
-    return (product * (row_scale * scale)).view(-1, count, right.shape[0])
+def _of_scalars(bias: Tensor, degree: int) -> Tensor | None:
+    return bias if degree == 0 else None
+
+
+def _map(features: Tensor, right: Tensor, scales: list[float]) -> Tensor:
+    """Map [N, R, inputs] to [N, R, outputs]."""
+    maps = []
+    for degree, scale in enumerate(scales):
+        left, row_scale = _split_rows(features, degree)
+        maps.append(_scaled(_multiply(left, right[degree]), row_scale * scale, degree))
+    return torch.cat(maps, dim=1)
+
+
+def _split_rows(features: Tensor, degree: int) -> tuple[Tensor, Tensor]:
+    """Halves of the rows of a degree, and what undoes their scales."""
+    halved: tuple[Tensor, Tensor] = _kernels(features).split_rows(features.contiguous(), degree**2, 2 * degree + 1)
+    return halved
+
+
+def _multiply(left: Tensor, right: Tensor) -> Tensor:
+    """Multiply halves: float16 [rows, 3 inputs] and [outputs, 3 inputs] to float32 [rows, outputs]."""
+    if left.is_cuda:
+        return torch.mm(left, right.T, out_dtype=torch.float32)
+    return torch.mm(left.float(), right.float().T)  # products of two halves are exact in float32
+
+
+def _scaled(product: Tensor, scale: Tensor, degree: int) -> Tensor:
+    """[N (2l+1), outputs] times [N (2l+1), 1], as [N, 2l+1, outputs]."""
+    return (product * scale).view(-1, 2 * degree + 1, product.shape[1])
+
+
+def _kernels(x: Tensor) -> ModuleType:
+    """Triton is for GPUs alone, and this is the one door to its kernels for halves."""
+    return importlib.import_module("tessera.kernels.triton_halves") if x.is_cuda else plain_halves
