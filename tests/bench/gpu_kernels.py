@@ -2,13 +2,14 @@
 """Time the fused Triton kernels on a GPU at the paper's shape, beside what they replace; write a table.
 
     python tests/bench/gpu_kernels.py --results FOLDER [--repeat 2,2,4] [--commit NAME] [--sweep] [--no-composition]
+        [--order ascending]
 
 Water of 10368 atoms at 5 and 8 Å in curve order, H = 128, D = 8, C = 256, lmax = 2, float32. Per kernel: median time,
 bytes counted (rows that edges ask for + tables + what is moved once; `kernel_traffic.py`), the rate at which they
 went, and bytes where each program reads a row once. `--sweep` tries warps and blocks of heads. Compositions: the same
-forward and backward pass from the compiled operators and, at 5 Å, from plain torch; the error is the largest difference from the composition in float32. Then maps
-by degree with each kind of product (`linear_times.py`). Calls are replayed from captured graphs (`graph_timer.py`), but
-those that the kernels replace: they last so long that the host is ahead.
+forward and backward pass from the compiled operators and, at 5 Å, from plain torch; the error is the largest difference
+from the composition in float32. Then maps by degree with each kind of product (`linear_times.py`). Calls are replayed
+from captured graphs (`graph_timer.py`), but those that the kernels replace: they last so long that the host is ahead.
 """
 
 import argparse
@@ -19,8 +20,9 @@ from pathlib import Path
 import kernel_traffic
 import linear_times
 import torch
+import triton
 from graph_timer import REPEATS, time_ms
-from water_list import water_list
+from water_list import scattered, water_list
 
 from tessera import ops
 from tessera.kernels import reference, triton_attention_ops, triton_table_sum
@@ -48,8 +50,9 @@ commit {commit}; medians of {repeats} replays of captured graphs.
 class Case:
     """Inputs of one list on the GPU, and the gradient that comes in."""
 
-    def __init__(self, repeat: tuple[int, int, int], cutoff: float) -> None:
+    def __init__(self, repeat: tuple[int, int, int], cutoff: float, *, is_scattered: bool = True) -> None:
         edges, element = water_list(repeat, cutoff)
+        edges = scattered(edges) if is_scattered else edges
         self.cutoff, self.edges = cutoff, to_gpu(edges)
         num_rows, num_edges = self.edges.num_owned, self.edges.receiver.shape[0]
         generator = torch.Generator("cuda").manual_seed(SEED)
@@ -202,8 +205,11 @@ def sweep(cases: list[Case]) -> list[str]:
     chosen = {name: getattr(triton_attention_ops, name) for name in LAUNCHES.values()}
     for block, warps in itertools.product((32, 64), (1, 2, 4, 8, 16)):
         with_launches(warps, block)
-        for case in cases:
-            lines += attention_lines(case)
+        try:
+            for case in cases:
+                lines += attention_lines(case)
+        except triton.runtime.errors.OutOfResources as error:  # more registers than a multiprocessor has
+            print(f"{warps} warps, {block} heads: {error}", flush=True)
     for name, function in chosen.items():
         setattr(triton_attention_ops, name, function)
     return lines
@@ -215,15 +221,14 @@ def main() -> None:
     parser.add_argument("--repeat", default="2,2,4")
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--order", choices=["scattered", "ascending"], default="scattered", help="of lists")
     parser.add_argument("--no-composition", action="store_true")
     parser.add_argument("--no-linears", action="store_true")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("expected a GPU, found none; run on a machine with one (tests/cuda/run_all.sh)")
-    import triton  # noqa: PLC0415
-
     repeat = tuple(int(number) for number in options.repeat.split(","))
-    cases = [Case(repeat, cutoff) for cutoff in (5.0, 8.0)]
+    cases = [Case(repeat, cutoff, is_scattered=options.order == "scattered") for cutoff in (5.0, 8.0)]
     lines = []
     for case in cases:
         lines += attention_lines(case)

@@ -2,6 +2,7 @@
 """Count the bytes that the fused attention kernels read and write, by program, on lists of water in curve order.
 
     python tests/bench/kernel_traffic.py [--repeat 2,2,2] [--cutoffs 5,8]
+    python tests/bench/kernel_traffic.py --pace         how soon the rows of a program meet each other's neighbors
 
 Paper's model (H = 128, D = 8, V = 18, A = 1), float32, gates from tables. A tile: the rows of
 a program. Rows: each row that a tile reads counts once, as if the first cache kept it for all that read it at about the
@@ -11,12 +12,14 @@ same time; for tile 1, once an edge. Steps: rows that tiles read, over edges.
 import argparse
 
 import numpy as np
-from water_list import water_list
+from water_list import scattered, water_list
 
 HEADS, SCALARS, PLANES, MOMENTS, BLOCK = 128, 8, 18, 1, 32
 ROW = 4 * HEADS
 """Bytes of one plane of one row."""
 TILES = (1, 4, 8, 16)
+WINDOWS = (2, 4, 8, 16)
+"""Steps for which the first cache keeps a row: 200 KiB hold what 16 warps read in about 4."""
 
 
 def steps(near: np.ndarray, far: np.ndarray, tile: int) -> int:
@@ -49,12 +52,39 @@ def count(kernel: str, num_rows: int, num_edges: int, num_steps: int) -> tuple[f
     return read / 1e9, table / 1e9, (once + scalars) / 1e9
 
 
+def met_again(near: np.ndarray, far: np.ndarray, tile: int, window: int) -> float:
+    """Say which part of the far rows a row of the tile has read in the last `window` steps, all going at one pace."""
+    first = np.searchsorted(near, near)
+    step = np.arange(len(near)) - first
+    order = np.lexsort((step, far, near // tile))
+    is_same = (np.diff(near[order] // tile) == 0) & (np.diff(far[order]) == 0)
+    return float((is_same & (np.diff(step[order]) <= window)).sum() / len(near))
+
+
+def print_pace(repeat: tuple[int, int, int], cutoffs: list[float]) -> None:
+    """Compare the orders in which neighbors can stand."""
+    print("| cutoff | order | rows | " + " | ".join(f"within {window}" for window in WINDOWS) + " | ever |")
+    print("|---|---|---|" + "---|" * (len(WINDOWS) + 1))
+    for cutoff in cutoffs:
+        ascending, _ = water_list(repeat, cutoff)
+        for order, edges in (("ascending", ascending), ("scattered", scattered(ascending))):
+            near, far = edges.receiver.numpy(), edges.sender.numpy()
+            for tile in TILES[1:]:
+                shares = [met_again(near, far, tile, window) for window in (*WINDOWS, len(near))]
+                text = " | ".join(f"{share:.2f}" for share in shares)
+                print(f"| {cutoff:g} | {order} | {tile} | {text} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", default="2,2,2")
     parser.add_argument("--cutoffs", default="5,8")
+    parser.add_argument("--pace", action="store_true")
     options = parser.parse_args()
     repeat = tuple(int(number) for number in options.repeat.split(","))
+    if options.pace:
+        print_pace(repeat, [float(number) for number in options.cutoffs.split(",")])
+        return
     print("| atoms | cutoff | order | edges | kernel | tile | steps/edges | rows GB | tables GB | once GB |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for cutoff in (float(number) for number in options.cutoffs.split(",")):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Lists of a box of water in the order of the Hilbert curve, as a rank's rows are, for benches of single kernels."""
 
+import dataclasses
+
 import numpy as np
 import torch
 
@@ -10,6 +12,8 @@ from tessera.model import EdgeList, edge_list
 
 BITS = 10
 """Of the grid along each axis, through which the curve runs."""
+SCATTER = 0x9E3779B1
+"""Of csrc/tessera/search/sender_order.hpp."""
 
 
 def hilbert_keys(positions: np.ndarray, cell_lengths: np.ndarray) -> np.ndarray:
@@ -56,3 +60,17 @@ def water_list(repeat: tuple[int, int, int], cutoff: float, *, is_sorted: bool =
         torch.from_numpy(receiver).long(), torch.from_numpy(sender).long(), torch.from_numpy(vector), len(positions)
     )
     return edges, torch.from_numpy(element)
+
+
+def scattered(edges: EdgeList) -> EdgeList:
+    """Return a list with the senders of a receiver, and the receivers of a sender, in scattered order, as on a GPU."""
+
+    def key(rows: torch.Tensor) -> np.ndarray:
+        return (rows.numpy().astype(np.uint64) * SCATTER) % 2**32
+
+    order = torch.from_numpy(np.lexsort((key(edges.sender), edges.receiver.numpy())))
+    receiver, sender = edges.receiver[order], edges.sender[order]
+    by_sender = torch.from_numpy(np.lexsort((key(receiver), sender.numpy())))
+    return dataclasses.replace(
+        edges, receiver=receiver, sender=sender, vector=edges.vector[order], sender_order=by_sender
+    )

@@ -93,7 +93,7 @@ struct Engine::Impl {
         step(
             artifact, can_capture() ? options.graph : GraphUse::off,
             [this](std::span<std::int64_t> values) { take_largest(values); }, options.log),
-        builder(step.stream())
+        builder(step.stream(), options.edge_order)
   {
   }
 

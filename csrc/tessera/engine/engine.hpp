@@ -14,6 +14,7 @@
 #include "tessera/model/passport.hpp"
 #include "tessera/partition/curve.hpp"
 #include "tessera/search/candidates.hpp"
+#include "tessera/search/sender_order.hpp"
 #include "tessera/topology/topology_cache.hpp"
 
 namespace tessera {
@@ -46,6 +47,7 @@ struct EngineOptions {
   Balance balance = Balance::atoms;
   PeerScheme peers = PeerScheme::multi_box;
   std::string search = "cells";  ///< exact pair search: "cells" or "faiss" (see make_pair_search)
+  SenderOrder edge_order = SenderOrder::scattered;  ///< of lists that a GPU finds; the host's are ascending
   bool overlap = true;           ///< exchange features while the model computes what needs none of them
   ExchangeRoute exchange = ExchangeRoute::automatic;
   GraphUse graph = GraphUse::on;  ///< of a GPU's step; where features pass through the host it is off

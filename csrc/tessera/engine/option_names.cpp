@@ -88,6 +88,12 @@ void set_search(EngineOptions& options, std::string_view /*keyword*/, std::strin
   options.search = text;
 }
 
+void set_order(EngineOptions& options, std::string_view keyword, std::string_view text)
+{
+  options.edge_order = choose<SenderOrder>(
+      keyword, text, {{"scattered", SenderOrder::scattered}, {"ascending", SenderOrder::ascending}});
+}
+
 void set_overlap(EngineOptions& options, std::string_view keyword, std::string_view text)
 {
   options.overlap = choose<bool>(keyword, text, {{"yes", true}, {"no", false}});
@@ -122,7 +128,7 @@ constexpr std::array kOptions{
     Option{"skin", set_skin},     Option{"rebuild", set_rebuild}, Option{"recut", set_recut},
     Option{"curve", set_curve},   Option{"balance", set_balance}, Option{"peers", set_peers},
     Option{"search", set_search}, Option{"overlap", set_overlap}, Option{"exchange", set_exchange},
-    Option{"graph", set_graph},   Option{"threads", set_threads},
+    Option{"graph", set_graph},   Option{"threads", set_threads}, Option{"order", set_order},
 };
 
 }  // namespace

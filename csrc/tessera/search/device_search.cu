@@ -15,10 +15,21 @@ using kernel::Grid;
 using kernel::Image;
 using kernel::Vector;
 
-// The edges of one receiver are ordered by one number each: the sender's row, then the neighborhood, of which those
-// with the smaller image come first.
+// The edges of one receiver are ordered by one number each: the sender's row, or what it is mapped to in scattered
+// order, then the neighborhood, of which those with the smaller image come first.
 using PartnerKey = std::uint64_t;
 constexpr int kNeighborhoodBits = 32;
+
+/// Rows times `factor` modulo 2^32; `inverse` undoes it.
+struct RowMap {
+  std::uint32_t factor = 1, inverse = 1;
+};
+
+RowMap row_map_of(SenderOrder order)
+{
+  if (order == SenderOrder::ascending) return {};
+  return {ScatteredRows::kFactor, ScatteredRows::kInverse};
+}
 
 /// What a distance means for an edge.
 struct Thresholds {
@@ -51,10 +62,10 @@ TESSERA_HOST_DEVICE inline bool is_edge(const Grid& grid, const Thresholds& reac
                                 shift_of(grid, receiver, sender, image)) <= reach.cutoff_sq;
 }
 
-/// Partners in one neighborhood of the receiver that stands at `place`: returns how many, and writes the key of each,
-/// by ascending row, unless `partners` is null.
+/// Partners in one neighborhood of the receiver that stands at `place`: returns how many, and writes the key of each
+/// unless `partners` is null.
 TESSERA_HOST_DEVICE inline std::int32_t find_partners(const Grid& grid, const Thresholds& reach, std::int64_t place,
-                                                      std::int64_t number, PartnerKey* partners)
+                                                      std::int64_t number, const RowMap& map, PartnerKey* partners)
 {
   const kernel::Neighborhood near = kernel::neighborhood(grid, grid.keys[place], number);
   const std::int64_t first = kernel::first_place(grid.keys, 0, grid.num_atoms, near.key);
@@ -69,8 +80,8 @@ TESSERA_HOST_DEVICE inline std::int32_t find_partners(const Grid& grid, const Th
     if (distance_sq > reach.never_sq || (is_home && other == place)) continue;
     if (distance_sq > reach.surely_sq && !is_edge(grid, reach, receiver, grid.rows[other], near.image)) continue;
     if (partners != nullptr) {
-      partners[count] =
-          (static_cast<PartnerKey>(grid.rows[other]) << kNeighborhoodBits) | static_cast<PartnerKey>(number);
+      const std::uint32_t mapped = static_cast<std::uint32_t>(grid.rows[other]) * map.factor;
+      partners[count] = (static_cast<PartnerKey>(mapped) << kNeighborhoodBits) | static_cast<PartnerKey>(number);
     }
     ++count;
   }
@@ -108,14 +119,15 @@ void count_partners(StreamRef stream, const Grid& grid, const Thresholds& reach,
           return;
         }
         const std::int64_t number = item / num_receivers, place = receiver_place[item % num_receivers];
-        count[grid.rows[place] * grid.num_neighborhoods + number] = find_partners(grid, reach, place, number, nullptr);
+        count[grid.rows[place] * grid.num_neighborhoods + number] =
+            find_partners(grid, reach, place, number, RowMap{}, nullptr);
       });
 }
 
-/// partner [edges] and receiver [edges] by (receiver, neighborhood, sender).
+/// partner [edges] and receiver [edges] by (receiver, neighborhood).
 void write_partners(StreamRef stream, const Grid& grid, const Thresholds& reach, std::int64_t num_receivers,
-                    const std::int32_t* receiver_place, const std::int64_t* first, PartnerKey* partner,
-                    std::int32_t* receiver)
+                    const std::int32_t* receiver_place, const std::int64_t* first, const RowMap& map,
+                    PartnerKey* partner, std::int32_t* receiver)
 {
   const std::int64_t num_items = num_receivers * grid.num_neighborhoods;
   parallel::for_each(
@@ -123,7 +135,7 @@ void write_partners(StreamRef stream, const Grid& grid, const Thresholds& reach,
         const std::int64_t number = item / num_receivers, place = receiver_place[item % num_receivers];
         const std::int64_t row = grid.rows[place], segment = row * grid.num_neighborhoods + number;
         if (first[segment] == first[segment + 1]) return;
-        find_partners(grid, reach, place, number, partner + first[segment]);
+        find_partners(grid, reach, place, number, map, partner + first[segment]);
         for (std::int64_t e = first[segment]; e < first[segment + 1]; ++e) receiver[e] = static_cast<std::int32_t>(row);
       });
 }
@@ -139,8 +151,8 @@ void write_ranges(StreamRef stream, std::int64_t num_receivers, std::int64_t num
 
 /// Moves each partner to its place among those of its receiver. Neighbouring items read the same partners.
 void order_partners(StreamRef stream, const Grid& grid, std::int64_t num_edges, const std::int32_t* receiver,
-                    const std::int32_t* first_of_receiver, const PartnerKey* partner, std::int32_t* sender,
-                    std::int32_t* shift)
+                    const std::int32_t* first_of_receiver, const RowMap& map, const PartnerKey* partner,
+                    std::int32_t* sender, std::int32_t* shift)
 {
   parallel::for_each(
       stream, num_edges, TESSERA_LAMBDA(std::int64_t e) {
@@ -149,7 +161,7 @@ void order_partners(StreamRef stream, const Grid& grid, std::int64_t num_edges, 
         const std::int32_t first = first_of_receiver[i], last = first_of_receiver[i + 1];
         std::int32_t place = first;
         for (std::int32_t other = first; other < last; ++other) place += partner[other] < key ? 1 : 0;
-        const auto j = static_cast<std::int32_t>(key >> kNeighborhoodBits);
+        const auto j = static_cast<std::int32_t>(static_cast<std::uint32_t>(key >> kNeighborhoodBits) * map.inverse);
         const auto number = static_cast<std::int64_t>(key & ((PartnerKey{1} << kNeighborhoodBits) - 1));
         const Image image = kernel::neighborhood(grid, grid.key_of_row[i], number).image;
         const Image found = shift_of(grid, i, j, image);
@@ -167,8 +179,9 @@ void require_countable_edges(std::int64_t num_edges, double reach)
                   num_edges);
 }
 
-DeviceSearch::DeviceSearch(StreamRef stream)
+DeviceSearch::DeviceSearch(StreamRef stream, SenderOrder order)
     : stream_(stream),
+      order_(order),
       grid_(stream),
       is_receiver_(stream.device),
       slot_(stream.device),
@@ -219,15 +232,17 @@ std::int64_t DeviceSearch::find(const Vec3* positions, std::int64_t num_position
   const Grid grid = grid_.fill(positions, num_positions, box, cutoff);
   const Thresholds reach = thresholds_of(grid, cutoff);
   const std::int32_t* places = list_receivers(grid, num_receivers);
+  const RowMap map = row_map_of(order_);
   const std::int64_t num_items = num_receivers * grid.num_neighborhoods;
   count_partners(stream_, grid, reach, num_receivers, places, count_.resize(num_items + 1));
   const std::int64_t num_edges = total(num_items);
   require_countable_edges(num_edges, cutoff);
   std::int32_t* receiver = edges.receiver.resize(num_edges);
-  write_partners(stream_, grid, reach, num_receivers, places, first_.data(), partner_.resize(num_edges), receiver);
+  write_partners(stream_, grid, reach, num_receivers, places, first_.data(), map, partner_.resize(num_edges),
+                 receiver);
   write_ranges(stream_, num_receivers, grid.num_neighborhoods, first_.data(), first_of_receiver);
-  order_partners(stream_, grid, num_edges, receiver, first_of_receiver, partner_.data(), edges.sender.resize(num_edges),
-                 kernel::components(edges.shift.resize(num_edges)));
+  order_partners(stream_, grid, num_edges, receiver, first_of_receiver, map, partner_.data(),
+                 edges.sender.resize(num_edges), kernel::components(edges.shift.resize(num_edges)));
   return num_edges;
 }
 

@@ -6,6 +6,7 @@
 #include "tessera/base/box.hpp"
 #include "tessera/device/device_array.hpp"
 #include "tessera/search/device_grid.hpp"
+#include "tessera/search/sender_order.hpp"
 
 namespace tessera {
 
@@ -21,14 +22,14 @@ struct EdgeArrays {
 /// @throws Error(rank) for 2^31 - 1 edges or more.
 void require_countable_edges(std::int64_t num_edges, double reach);
 
-/// cell_search() on a device: the same edges in the same order, bit for bit.
+/// cell_search() on a device: the same edges, in ascending order the same bit for bit.
 ///
 /// An item of work is a receiver and one neighbouring cell under one image: it counts its partners, a scan says where
 /// they go, a second pass writes them, and each edge then finds its place among those of its receiver by counting how
 /// many come before it. Work arrays grow to the largest search and stay.
 class DeviceSearch {
  public:
-  explicit DeviceSearch(StreamRef stream);
+  explicit DeviceSearch(StreamRef stream, SenderOrder order = SenderOrder::ascending);
 
   /// Fills `edges`, queued on the stream, and returns their number; waits for the stream twice.
   /// @param positions [num_positions] on the device, Å, anywhere; receivers are rows 0 .. num_receivers-1.
@@ -41,6 +42,7 @@ class DeviceSearch {
   std::int64_t total(std::int64_t num_items);
 
   StreamRef stream_;
+  SenderOrder order_;
   DeviceGrid grid_;
   DeviceArray<std::int32_t> is_receiver_, slot_;  // [atoms] in the order of cells
   DeviceArray<std::int32_t> receiver_place_;      // [receivers] where they stand in the order of cells

@@ -117,6 +117,45 @@ void count_up(StreamRef stream, std::int64_t count, std::int32_t* number)
   parallel::for_each(stream, count, TESSERA_LAMBDA(std::int64_t k) { number[k] = static_cast<std::int32_t>(k); });
 }
 
+void map_rows(StreamRef stream, std::int64_t num_rows, std::uint32_t* mapped, std::int32_t* row)
+{
+  parallel::for_each(
+      stream, num_rows, TESSERA_LAMBDA(std::int64_t i) {
+        mapped[i] = static_cast<std::uint32_t>(i) * ScatteredRows::kFactor;
+        row[i] = static_cast<std::int32_t>(i);
+      });
+}
+
+/// degree [num_rows + 1] of the receivers in `order`, with a 0 behind for the scan.
+void write_degrees(StreamRef stream, std::int64_t num_rows, const std::int32_t* order, const std::int32_t* first,
+                   std::int32_t* degree)
+{
+  parallel::for_each(
+      stream, num_rows + 1, TESSERA_LAMBDA(std::int64_t k) {
+        degree[k] = k == num_rows ? 0 : first[order[k] + 1] - first[order[k]];
+      });
+}
+
+/// first_place [num_rows]: `base` of each receiver.
+void scatter_base(StreamRef stream, std::int64_t num_rows, const std::int32_t* order, const std::int32_t* base,
+                  std::int32_t* first_place)
+{
+  parallel::for_each(stream, num_rows, TESSERA_LAMBDA(std::int64_t k) { first_place[order[k]] = base[k]; });
+}
+
+/// number and sender of the edges in the order of their receivers.
+void number_by_receiver(StreamRef stream, std::int64_t num_edges, const std::int32_t* receiver,
+                        const std::int32_t* first, const std::int32_t* first_place, const std::int32_t* sender,
+                        std::int32_t* number, std::uint32_t* sender_of_number)
+{
+  parallel::for_each(
+      stream, num_edges, TESSERA_LAMBDA(std::int64_t e) {
+        const std::int64_t place = first_place[receiver[e]] + (e - first[receiver[e]]);
+        number[place] = static_cast<std::int32_t>(e);
+        sender_of_number[place] = static_cast<std::uint32_t>(sender[e]);
+      });
+}
+
 /// first [num_rows + 1]: how many of the ascending `sender` [num_edges] are below each row.
 void write_firsts(StreamRef stream, std::int64_t num_rows, std::int64_t num_edges, const std::uint32_t* sender,
                   std::int32_t* first)
@@ -151,16 +190,24 @@ std::shared_ptr<const HaloPlan> plan_for(std::span<const std::uint8_t> used, con
 
 }  // namespace
 
-DeviceTopologyBuilder::DeviceTopologyBuilder(StreamRef stream)
+DeviceTopologyBuilder::DeviceTopologyBuilder(StreamRef stream, SenderOrder order)
     : stream_(stream),
-      search_(stream),
+      order_(order),
+      search_(stream, order),
       staged_(stream.device, MemoryKind::pinned),
       extended_(stream.device),
       is_kept_(stream.device),
       used_(stream.device),
       used_here_(stream.device, MemoryKind::pinned),
       edges_here_(stream.device, MemoryKind::pinned),
+      mapped_row_(stream.device),
+      row_of_place_(stream.device),
+      receiver_in_order_(stream.device),
+      degree_(stream.device),
+      base_(stream.device),
+      first_place_(stream.device),
       edge_number_(stream.device),
+      sender_of_number_(stream.device),
       sorted_sender_(stream.device),
       scratch_(stream.device)
 {
@@ -230,16 +277,38 @@ void DeviceTopologyBuilder::fill(DeviceTopology& into, std::size_t l, std::span<
   }
   write_wide_rows(stream_, num_candidates, into.num_owned, used_.data() + l * num_candidates, halo,
                   list.wide_row.resize(num_halo));
-  index(list, into.num_owned + num_halo);
+  index(list, into.num_owned, into.num_owned + num_halo);
+}
+
+/// Numbers a list's edges in the order in which those of one sender are to stand.
+void DeviceTopologyBuilder::number_edges(const DeviceList& list, std::int64_t num_owned)
+{
+  std::int32_t* number = edge_number_.resize(list.num_edges);
+  if (order_ == SenderOrder::ascending) {
+    count_up(stream_, list.num_edges, number);
+    return;
+  }
+  std::int32_t* row = first_place_.resize(num_owned);  // first the rows, then where each begins
+  map_rows(stream_, num_owned, mapped_row_.resize(num_owned), row);
+  parallel::sort_by_key(stream_, mapped_row_.data(), row_of_place_.resize(num_owned), row,
+                        receiver_in_order_.resize(num_owned), num_owned, 32, scratch_);
+  write_degrees(stream_, num_owned, receiver_in_order_.data(), list.first_of_receiver.data(),
+                degree_.resize(num_owned + 1));
+  parallel::exclusive_scan(stream_, degree_.data(), base_.resize(num_owned + 1), num_owned + 1, scratch_);
+  scatter_base(stream_, num_owned, receiver_in_order_.data(), base_.data(), first_place_.data());
+  number_by_receiver(stream_, list.num_edges, list.receiver.data(), list.first_of_receiver.data(),
+                     first_place_.data(), list.own_sender.data(), number, sender_of_number_.resize(list.num_edges));
 }
 
 /// The order of a list's edges by sender.
-void DeviceTopologyBuilder::index(DeviceList& list, std::int64_t num_rows)
+void DeviceTopologyBuilder::index(DeviceList& list, std::int64_t num_owned, std::int64_t num_rows)
 {
-  count_up(stream_, list.num_edges, edge_number_.resize(list.num_edges));
+  number_edges(list, num_owned);
   // Rows are not negative, so that their order is that of unsigned numbers.
-  parallel::sort_by_key(stream_, reinterpret_cast<const std::uint32_t*>(list.own_sender.data()),
-                        sorted_sender_.resize(list.num_edges), edge_number_.data(),
+  const auto* sender = order_ == SenderOrder::ascending
+                           ? reinterpret_cast<const std::uint32_t*>(list.own_sender.data())
+                           : sender_of_number_.data();
+  parallel::sort_by_key(stream_, sender, sorted_sender_.resize(list.num_edges), edge_number_.data(),
                         list.sender_order.resize(list.num_edges), list.num_edges,
                         std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(num_rows)))), scratch_);
   write_firsts(stream_, num_rows, list.num_edges, sorted_sender_.data(), list.first_of_sender.resize(num_rows + 1));

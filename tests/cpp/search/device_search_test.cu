@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "devices.hpp"
 #include "hard_systems.hpp"
@@ -106,6 +107,34 @@ TEST(DeviceSearch, repeats_itself_with_the_arrays_of_a_larger_search)
     for (const HardSystem* system : {&small, &large, &small}) {
       const auto num_edges = search_on(search, stream, *system, num_atoms(*system), edges);
       expect_edges_of_the_host(*system, num_atoms(*system), num_edges, edges, stream);
+    }
+  }
+}
+
+TEST(DeviceSearch, scattered_edges_are_those_of_the_host_by_scattered_sender)
+{
+  for (const StreamRef stream : streams_to_test()) {
+    DeviceSearch search(stream, SenderOrder::scattered);
+    FoundEdges edges(stream.device);
+    for (const HardSystem& system : systems()) {
+      SCOPED_TRACE(system.name);
+      NeighborList expected = cell_search(system.positions, num_atoms(system), system.box, system.cutoff);
+      std::vector<std::int64_t> order(expected.sender.size());
+      std::iota(order.begin(), order.end(), 0);
+      const auto key = [&](std::int64_t e) {
+        return std::pair(expected.receiver[e], static_cast<std::uint32_t>(expected.sender[e]) * ScatteredRows::kFactor);
+      };
+      std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return key(a) < key(b); });
+      std::vector<std::int64_t> sender;
+      std::vector<Shift> shift;
+      for (const std::int64_t e : order) {
+        sender.push_back(expected.sender[e]);
+        shift.push_back(expected.shift[e]);
+      }
+      search_on(search, stream, system, num_atoms(system), edges);
+      EXPECT_EQ(widened(edges.receiver.to_host(stream)), expected.receiver);
+      EXPECT_EQ(widened(edges.sender.to_host(stream)), sender);
+      EXPECT_EQ(edges.shift.to_host(stream), shift);
     }
   }
 }

@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
+#include <tuple>
 
 #include "devices.hpp"
 #include "tessera/base/error.hpp"
@@ -128,6 +131,76 @@ TEST(DeviceTopologyBuilder, equals_the_upload_of_what_the_host_finds)
         SCOPED_TRACE(std::to_string(reaches.cutoffs.size()) + " lists");
         run_virtual_ranks(num_ranks, [&](const Comm& comm) { compare_systems(reaches, stream, comm); });
       }
+    }
+  }
+}
+
+std::uint32_t scattered(std::int32_t row) { return static_cast<std::uint32_t>(row) * ScatteredRows::kFactor; }
+
+/// Edges of a list as (receiver, sender's own row, shift).
+using Edge = std::tuple<std::int32_t, std::int32_t, Shift>;
+
+std::vector<Edge> edges_of(const DeviceList& list, StreamRef stream)
+{
+  const auto receiver = list.receiver.to_host(stream), sender = list.own_sender.to_host(stream);
+  const auto shift = list.shift.to_host(stream);
+  std::vector<Edge> edges;
+  for (std::size_t e = 0; e < receiver.size(); ++e) edges.emplace_back(receiver[e], sender[e], shift[e]);
+  return edges;
+}
+
+/// The same edges, those of each receiver by scattered sender and those of each sender by scattered receiver. Numbers of
+/// halo rows say nothing of the candidates by which their edges stand: `num_owned` rows are looked at.
+void expect_scattered(const DeviceList& found, const DeviceList& ascending, std::int64_t num_owned, StreamRef stream)
+{
+  const auto edges = edges_of(found, stream);
+  auto sorted = edges, expected = edges_of(ascending, stream);
+  std::sort(sorted.begin(), sorted.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(sorted, expected);
+  EXPECT_EQ(found.first_of_receiver.to_host(stream), ascending.first_of_receiver.to_host(stream));
+  EXPECT_EQ(found.first_of_sender.to_host(stream), ascending.first_of_sender.to_host(stream));
+  EXPECT_EQ(found.wide_row.to_host(stream), ascending.wide_row.to_host(stream));
+  expect_same_plan(*found.plan, *ascending.plan);
+  EXPECT_TRUE(std::is_sorted(edges.begin(), edges.end(),
+                             [](const Edge& a, const Edge& b) { return std::get<0>(a) < std::get<0>(b); }));
+  std::vector<Edge> owned;
+  std::copy_if(edges.begin(), edges.end(), std::back_inserter(owned),
+               [&](const Edge& edge) { return std::get<1>(edge) < num_owned; });
+  EXPECT_TRUE(std::is_sorted(owned.begin(), owned.end(), [](const Edge& a, const Edge& b) {
+    return std::tuple(std::get<0>(a), scattered(std::get<1>(a))) < std::tuple(std::get<0>(b), scattered(std::get<1>(b)));
+  }));
+  const auto order = found.sender_order.to_host(stream);
+  auto numbers = order;
+  std::sort(numbers.begin(), numbers.end());
+  std::vector<std::int32_t> all(edges.size());
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(numbers, all);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    const auto key = [&](std::int32_t e) {
+      return std::tuple(std::get<1>(edges[e]), scattered(std::get<0>(edges[e])), e);
+    };
+    return key(a) < key(b);
+  }));
+}
+
+TEST(DeviceTopologyBuilder, scattered_lists_hold_the_same_edges_in_an_order_that_all_rows_share)
+{
+  for (const StreamRef stream : streams_to_test()) {
+    for (const int num_ranks : {1, 3}) {
+      run_virtual_ranks(num_ranks, [&](const Comm& comm) {
+        DeviceTopologyBuilder builder(stream, SenderOrder::scattered), plain(stream);
+        for (const HardSystem& system : testing::hard_systems()) {
+          SCOPED_TRACE(system.name);
+          const RankCase rank = make_case(system, {{0.5, 0.8}, 0.2}, comm);
+          DeviceTopology found(stream.device, 2), ascending(stream.device, 2);
+          build(builder, rank, *comm, found);
+          build(plain, rank, *comm, ascending);
+          for (std::size_t l = 0; l < 2; ++l) {
+            expect_scattered(found.lists[l], ascending.lists[l], found.num_owned, stream);
+          }
+        }
+      });
     }
   }
 }
