@@ -35,12 +35,12 @@ $(VENV)/.installed: $(VENV)/.packages $(SOURCES)
 demo: $(OUTPUT)/report.txt
 	@cat $<
 
-$(MODEL)/model.pt2: $(VENV)/.installed $(MODEL)/model.pt $(MODEL)/config.yaml
-	$(BIN)/tessera-export $(MODEL)/model.pt -o $@
+$(MODEL)/tessera-demo.pt2: $(VENV)/.installed $(MODEL)/tessera-demo.pt $(MODEL)/config.yaml
+	$(BIN)/tessera-export $(MODEL)/tessera-demo.pt -o $@
 
-$(OUTPUT)/report.txt: $(MODEL)/model.pt2 examples/2-water/in.water examples/2-water/report.py
+$(OUTPUT)/report.txt: $(MODEL)/tessera-demo.pt2 examples/2-water/in.water examples/2-water/report.py
 	cd examples/2-water && OMP_NUM_THREADS=1 $(abspath $(BIN))/mpiexec -n $(RANKS) $(abspath $(BIN))/lmp -in in.water \
-		-var model $(abspath $(MODEL)/model.pt2) -var nvt $(DEMO_NVT) -var nve $(DEMO_NVE)
+		-var model $(abspath $(MODEL)/tessera-demo.pt2) -var nvt $(DEMO_NVT) -var nve $(DEMO_NVE)
 	$(BIN)/python examples/2-water/report.py $(OUTPUT) > $@.part
 	mv $@.part $@
 
@@ -53,4 +53,4 @@ test-python: $(VENV)/.installed
 	$(BIN)/python -m pytest
 
 clean:
-	rm -rf $(BUILD) $(OUTPUT) $(MODEL)/model.pt2
+	rm -rf $(BUILD) $(OUTPUT) $(MODEL)/tessera-demo.pt2

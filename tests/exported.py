@@ -119,7 +119,7 @@ def load_model(name: str, elements: Sequence[str] = ()) -> E2Former:
     """Make the eager model behind an artifact, float32."""
     if name != "demo" and name not in SMALL_CONFIGS:
         raise ValueError(f"configuration '{name}': expected demo or one of {', '.join(SMALL_CONFIGS)}")
-    model = load_checkpoint(DEMO / "model.pt") if name == "demo" else small_model(name)
+    model = load_checkpoint(DEMO / "tessera-demo.pt") if name == "demo" else small_model(name)
     return model.select_elements(elements) if elements else model
 
 

@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 FRAMES, EDGE, RATTLE = 20, 7.5, 0.04
 """Boxes, their edge in Å, and the scatter of displacements in Å."""
 
-model = load_checkpoint(HERE.parent / "models" / "model.pt")
+model = load_checkpoint(HERE.parent / "models" / "tessera-demo.pt")
 frames = []
 for seed in range(FRAMES):
     random = np.random.default_rng(seed)

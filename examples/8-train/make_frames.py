@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--only", choices=sorted(SHARES), help="one kind, for a look")
     parser.add_argument(
-        "--model", type=Path, default=Path(__file__).resolve().parent.parent / "models" / "model.pt",
+        "--model", type=Path, default=Path(__file__).resolve().parent.parent / "models" / "tessera-demo.pt",
         help="the model whose hot dynamics are labelled",
     )  # fmt: skip
     arguments = parser.parse_args()

@@ -43,7 +43,7 @@ def anchor_model() -> E2Former:
 
 def demo_model() -> E2Former:
     """Return the bundled model on water's elements, float32."""
-    model = load_checkpoint(ROOT / "examples/models/model.pt").select_elements(ELEMENTS)
+    model = load_checkpoint(ROOT / "examples/models/tessera-demo.pt").select_elements(ELEMENTS)
     return model.float().requires_grad_(requires_grad=False)
 
 

@@ -16,7 +16,7 @@
 # TEACHER_END: second at which the teacher stops; SHORTER: divides all numbers of steps; REPEAT ("2 2 2"); SUBUNIT
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
-model=${1:-$root/examples/models/model.pt}
+model=${1:-$root/examples/models/tessera-demo.pt}
 python=${PYTHON:-python3} device=${DEVICE:-cuda} mpiexec=${MPIEXEC:-mpiexec} lmp=${LMP:-lmp}
 results=${RESULTS:-$root/tests/bench/results/real_systems} work=${WORK:-$(mktemp -d)}
 end=${END:-568} shorter=${SHORTER:-1} repeat=${REPEAT:-2 2 2} replicas=${REPLICAS:-8} teacher_end=${TEACHER_END:-415}

@@ -192,8 +192,8 @@ def test_files_that_are_not_there_or_not_checkpoints_are_refused(tmp_path, write
 
 
 def test_every_trained_number_of_the_demo_model_is_used():
-    model = load_checkpoint(MODELS / "model.pt")
-    state = torch.load(MODELS / "model.pt", weights_only=True)["model"]
+    model = load_checkpoint(MODELS / "tessera-demo.pt")
+    state = torch.load(MODELS / "tessera-demo.pt", weights_only=True)["model"]
     # All numbers are trained (examples/models/README.md), of tables of elements the rows of its seven.
     assert sum(parameter.numel() for parameter in model.parameters()) == 190_001
     table = state["decoder.decoder.edge_deg_embed_dense.target_embedding.weight"]

@@ -23,7 +23,7 @@ TOLERANCES = {
 def test_the_demo_model_reproduces_its_expected_numbers(case, dtype):
     stored = np.load(MODELS / "expected.npz")
     expected = {key.split("_", 1)[1]: stored[key] for key in stored.files if key.startswith(f"case{case}_")}
-    model = load_checkpoint(MODELS / "model.pt").to(dtype)
+    model = load_checkpoint(MODELS / "tessera-demo.pt").to(dtype)
     graph = build_graph(model, expected["Z"], expected["positions"], expected["cell"], expected["pbc"],
                         charge=int(expected["charge"]), multiplicity=int(expected["multiplicity"]))  # fmt: skip
     energy, gradients = energy_and_edge_gradients(model, graph)
@@ -38,7 +38,7 @@ def test_the_demo_model_reproduces_its_expected_numbers(case, dtype):
 
 
 def test_the_demo_model_states_its_layout():
-    model = load_checkpoint(MODELS / "model.pt")
+    model = load_checkpoint(MODELS / "tessera-demo.pt")
     assert model.elements == ("H", "C", "N", "O", "S", "Cl", "K")
     assert model.cutoffs == (4.5, 6.0)
     assert model.stages == [{"cutoff": 4.5, "list": 0}, {"cutoff": 4.5, "list": 0}, {"cutoff": 6.0, "list": 1}]
@@ -49,6 +49,6 @@ def test_the_demo_model_states_its_layout():
 
 
 def test_reference_energies_keep_float64_through_a_cast():
-    model = load_checkpoint(MODELS / "model.pt").to(torch.float32)
+    model = load_checkpoint(MODELS / "tessera-demo.pt").to(torch.float32)
     assert model.reference_energies.dtype == torch.float64
     assert float(model.reference_energies[0]) == -165.14822042105297

@@ -75,7 +75,7 @@ def test_a_start_without_a_repulsion_gets_one_and_another_keeps_its_own(tmp_path
     if outer:
         config |= {"repulsion": "zbl", "repulsion_inner": 0.5, "repulsion_outer": outer}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
-    shutil.copy(models / "model.pt", tmp_path)
+    shutil.copy(models / "tessera-demo.pt", tmp_path / "model.pt")
     monkeypatch.syspath_prepend(RECIPE)
     runpy.run_path(RECIPE / "train.py")["write_start"](tmp_path / "start", tmp_path / "model.pt")
     start = load_checkpoint(tmp_path / "start" / "model.pt")
@@ -113,7 +113,7 @@ def test_the_curves_are_drawn_from_the_files_of_a_run(folder):
 
 def test_the_expected_numbers_of_the_bundled_model_can_be_written_anew(tmp_path):
     models = RECIPE.parent
-    done = run(RECIPE / "expected.py", models / "model.pt", "--output", tmp_path / "again.npz")
+    done = run(RECIPE / "expected.py", models / "tessera-demo.pt", "--output", tmp_path / "again.npz")
     assert done.returncode == 0, done.stderr
     with np.load(models / "expected.npz") as stored, np.load(tmp_path / "again.npz") as found:
         assert set(found.files) == set(stored.files)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Write what a model says of the three frames in expected.npz, in float64, for the test of the bundled model.
 
-python expected.py model.pt --frames ../expected.npz --output expected.npz
+python expected.py ../tessera-demo.pt --frames ../expected.npz --output expected.npz
 
 Frames and the teacher's labels stay; energies (without references), forces and dE/dstrain are those of the model.
 """
@@ -38,7 +38,7 @@ def predict(model: E2Former, case: Mapping[str, np.ndarray]) -> dict[str, np.nda
 def main() -> None:
     """Read the frames, evaluate, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, help="model.pt beside its config.yaml")
+    parser.add_argument("model", type=Path, help="checkpoint beside its config.yaml")
     parser.add_argument("--frames", type=Path, default=Path(__file__).resolve().parent.parent / "expected.npz")
     parser.add_argument("--output", type=Path, default=Path("expected.npz"))
     arguments = parser.parse_args()

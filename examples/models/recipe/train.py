@@ -73,7 +73,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("frames", type=Path, nargs="+", help="extended XYZ with split= and config_type=")
     parser.add_argument("--output", type=Path, required=True, help="a new folder")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
-    parser.add_argument("--start", type=Path, default=HERE.parent / "model.pt", help="model.pt beside its config.yaml")
+    parser.add_argument(
+        "--start", type=Path, default=HERE.parent / "tessera-demo.pt", help="checkpoint beside its config.yaml"
+    )
     parser.add_argument("--epochs", type=int, help="end each stage after so many epochs, if the clock does not before")
     parser.add_argument("--minutes", type=float, nargs=len(STAGES), help="of each stage, instead of its config's")
     parser.add_argument("--batch-edges", type=int, help="edges a step, instead of those of the configs")
