@@ -29,7 +29,7 @@ class Attention(nn.Module):
     Attributes:
         times_recomputed: 0: gates, scores and messages are kept for the backward pass. 1: it evaluates them anew.
             2: gates twice, so that their insides and those of the scores are not held together. With a table, which
-            leaves none of these, 1: it evaluates the insides of queries and keys anew.
+            leaves none of these, 1: it evaluates the maps anew whose products become queries and keys.
         is_fused: from query, payload and gates to the message in one kernel, which keeps nothing of the edges; without
             it, by operations that each pass over all edges.
     """
@@ -105,7 +105,8 @@ class Attention(nn.Module):
     def _project(self, projection: ScalarProjection, features: Tensor, kernels: ModuleType) -> Tensor:
         if not self.has_table or self.times_recomputed == 0:
             return projection(features)
-        return Recomputation(kernels).first(lambda features: (projection(features),), features)[0]
+        products = Recomputation(kernels).first(lambda features: (projection.products(features),), features)[0]
+        return projection.of_products(products)
 
     def _message(
         self, score_gate: Tensor, output_gate: Tensor, query: Tensor, extended: Tensor, stage: StageEdges,

@@ -117,12 +117,19 @@ class ScalarProjection(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """[N, R, channels] -> [N, D, H]."""
-        mixed = linear(self._products(features), self.mix.weight, self.mix.bias, self.mix_halves)
+        return self.of_products(self.products(features))
+
+    def of_products(self, products: Tensor) -> Tensor:
+        """[N, (L+1) hidden] -> [N, D, H]."""
+        mixed = linear(products, self.mix.weight, self.mix.bias, self.mix_halves)
         hidden = nn.functional.silu(self.norm(mixed))
         return linear(hidden, *self._out(), self.out_halves).unflatten(1, self.planes)
 
-    def _products(self, features: Tensor) -> Tensor:
-        """Multiply the two maps row by row and sum each degree: [N, (L+1) hidden]."""
+    def products(self, features: Tensor) -> Tensor:
+        """Multiply the two maps row by row and sum each degree: [N, R, channels] -> [N, (L+1) hidden].
+
+        Their derivative needs both maps, 2 (L+1)^2 hidden numbers an atom: most of what a stage with a table keeps.
+        """
         if self.halves is not None:
             return self.halves.sum_of_products(features, self.bias)
         bias = nn.functional.pad(self.bias, (0, self.bias.shape[0]))
