@@ -117,8 +117,8 @@ class ReshardPlan {
     };
     pack(0, from.first[me], 0);
     pack(from.first[me + 1], std::ssize(read), from.first[me]);
-    const auto requests = start(from, to, std::as_bytes(std::span(outgoing)), std::as_writable_bytes(std::span(incoming)),
-                                sizeof(T));
+    const auto requests =
+        start(from, to, std::as_bytes(std::span(outgoing)), std::as_writable_bytes(std::span(incoming)), sizeof(T));
     const std::int64_t own_read = from.first[me], own_written = to.first[me];
     for (std::int64_t k = 0; k < to.count(me); ++k) target[written[own_written + k]] = source[read[own_read + k]];
     for (const auto& request : requests) request->wait();
