@@ -46,9 +46,9 @@ struct EngineOptions {
   CurveKind curve = CurveKind::hilbert;
   Balance balance = Balance::atoms;
   PeerScheme peers = PeerScheme::multi_box;
-  std::string search = "cells";  ///< exact pair search: "cells" or "faiss" (see make_pair_search)
+  std::string search = "cells";                     ///< exact pair search: "cells" or "faiss" (see make_pair_search)
   SenderOrder edge_order = SenderOrder::scattered;  ///< of lists that a GPU finds; the host's are ascending
-  bool overlap = true;           ///< exchange features while the model computes what needs none of them
+  bool overlap = true;  ///< exchange features while the model computes what needs none of them
   ExchangeRoute exchange = ExchangeRoute::automatic;
   GraphUse graph = GraphUse::on;  ///< of a GPU's step; where features pass through the host it is off
   /// Takes lines for the log of this rank: memory foreseen on a GPU, graphs recorded and why. May be empty.

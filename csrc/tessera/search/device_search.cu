@@ -238,8 +238,7 @@ std::int64_t DeviceSearch::find(const Vec3* positions, std::int64_t num_position
   const std::int64_t num_edges = total(num_items);
   require_countable_edges(num_edges, cutoff);
   std::int32_t* receiver = edges.receiver.resize(num_edges);
-  write_partners(stream_, grid, reach, num_receivers, places, first_.data(), map, partner_.resize(num_edges),
-                 receiver);
+  write_partners(stream_, grid, reach, num_receivers, places, first_.data(), map, partner_.resize(num_edges), receiver);
   write_ranges(stream_, num_receivers, grid.num_neighborhoods, first_.data(), first_of_receiver);
   order_partners(stream_, grid, num_edges, receiver, first_of_receiver, map, partner_.data(),
                  edges.sender.resize(num_edges), kernel::components(edges.shift.resize(num_edges)));

@@ -8,9 +8,9 @@ namespace tessera {
 /// In which order a receiver's edges stand. Rows that follow each other on the curve share most of their senders.
 enum class SenderOrder {
   ascending,  ///< by the sender's row, as in NeighborList
-  /// By the sender's row times a large odd number, modulo 2^32 (Fibonacci hashing): wherever a list is cut, the same part
-  /// of each neighborhood lies before the cut, so that neighboring receivers, each going through its own list at the same
-  /// pace, meet a sender at about the same time and find it in the cache.
+  /// By the sender's row times a large odd number, modulo 2^32 (Fibonacci hashing): wherever a list is cut, the same
+  /// part of each neighborhood lies before the cut, so that neighboring receivers, each going through its own list at
+  /// the same pace, meet a sender at about the same time and find it in the cache.
   scattered
 };
 

@@ -131,9 +131,8 @@ void write_degrees(StreamRef stream, std::int64_t num_rows, const std::int32_t* 
                    std::int32_t* degree)
 {
   parallel::for_each(
-      stream, num_rows + 1, TESSERA_LAMBDA(std::int64_t k) {
-        degree[k] = k == num_rows ? 0 : first[order[k] + 1] - first[order[k]];
-      });
+      stream, num_rows + 1,
+      TESSERA_LAMBDA(std::int64_t k) { degree[k] = k == num_rows ? 0 : first[order[k] + 1] - first[order[k]]; });
 }
 
 /// first_place [num_rows]: `base` of each receiver.
@@ -296,8 +295,8 @@ void DeviceTopologyBuilder::number_edges(const DeviceList& list, std::int64_t nu
                 degree_.resize(num_owned + 1));
   parallel::exclusive_scan(stream_, degree_.data(), base_.resize(num_owned + 1), num_owned + 1, scratch_);
   scatter_base(stream_, num_owned, receiver_in_order_.data(), base_.data(), first_place_.data());
-  number_by_receiver(stream_, list.num_edges, list.receiver.data(), list.first_of_receiver.data(),
-                     first_place_.data(), list.own_sender.data(), number, sender_of_number_.resize(list.num_edges));
+  number_by_receiver(stream_, list.num_edges, list.receiver.data(), list.first_of_receiver.data(), first_place_.data(),
+                     list.own_sender.data(), number, sender_of_number_.resize(list.num_edges));
 }
 
 /// The order of a list's edges by sender.
@@ -305,9 +304,8 @@ void DeviceTopologyBuilder::index(DeviceList& list, std::int64_t num_owned, std:
 {
   number_edges(list, num_owned);
   // Rows are not negative, so that their order is that of unsigned numbers.
-  const auto* sender = order_ == SenderOrder::ascending
-                           ? reinterpret_cast<const std::uint32_t*>(list.own_sender.data())
-                           : sender_of_number_.data();
+  const auto* sender = order_ == SenderOrder::ascending ? reinterpret_cast<const std::uint32_t*>(list.own_sender.data())
+                                                        : sender_of_number_.data();
   parallel::sort_by_key(stream_, sender, sorted_sender_.resize(list.num_edges), edge_number_.data(),
                         list.sender_order.resize(list.num_edges), list.num_edges,
                         std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(num_rows)))), scratch_);

@@ -54,18 +54,18 @@ class DeviceTopologyBuilder {
   StreamRef stream_;
   SenderOrder order_;
   DeviceSearch search_;
-  DeviceArray<Vec3> staged_, extended_;         // [owned + candidates]; page-locked, and on the device
-  std::vector<ListWork> works_;                 // [lists]
-  DeviceArray<std::uint8_t> is_kept_;           // [wide edges + 1]
-  DeviceArray<std::uint8_t> used_, used_here_;  // [lists, candidates]
-  DeviceArray<std::int32_t> edges_here_;        // [lists]
+  DeviceArray<Vec3> staged_, extended_;                   // [owned + candidates]; page-locked, and on the device
+  std::vector<ListWork> works_;                           // [lists]
+  DeviceArray<std::uint8_t> is_kept_;                     // [wide edges + 1]
+  DeviceArray<std::uint8_t> used_, used_here_;            // [lists, candidates]
+  DeviceArray<std::int32_t> edges_here_;                  // [lists]
   DeviceArray<std::uint32_t> mapped_row_, row_of_place_;  // [owned] scattered numbers of receivers, and those sorted
-  DeviceArray<std::int32_t> receiver_in_order_;  // [owned] receivers in scattered order
-  DeviceArray<std::int32_t> degree_, base_;      // [owned + 1] of these: edges, and how many there are before
-  DeviceArray<std::int32_t> first_place_;        // [owned] by receiver: where its edges begin in that order
-  DeviceArray<std::int32_t> edge_number_;        // [edges] in the order of receivers
-  DeviceArray<std::uint32_t> sender_of_number_;  // [edges] of these
-  DeviceArray<std::uint32_t> sorted_sender_;    // [edges]
+  DeviceArray<std::int32_t> receiver_in_order_;           // [owned] receivers in scattered order
+  DeviceArray<std::int32_t> degree_, base_;               // [owned + 1] of these: edges, and how many there are before
+  DeviceArray<std::int32_t> first_place_;                 // [owned] by receiver: where its edges begin in that order
+  DeviceArray<std::int32_t> edge_number_;                 // [edges] in the order of receivers
+  DeviceArray<std::uint32_t> sender_of_number_;           // [edges] of these
+  DeviceArray<std::uint32_t> sorted_sender_;              // [edges]
   DeviceArray<std::byte> scratch_;
 };
 

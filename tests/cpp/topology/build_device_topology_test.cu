@@ -149,8 +149,8 @@ std::vector<Edge> edges_of(const DeviceList& list, StreamRef stream)
   return edges;
 }
 
-/// The same edges, those of each receiver by scattered sender and those of each sender by scattered receiver. Numbers of
-/// halo rows say nothing of the candidates by which their edges stand: `num_owned` rows are looked at.
+/// The same edges, those of each receiver by scattered sender and those of each sender by scattered receiver. Numbers
+/// of halo rows say nothing of the candidates by which their edges stand: `num_owned` rows are looked at.
 void expect_scattered(const DeviceList& found, const DeviceList& ascending, std::int64_t num_owned, StreamRef stream)
 {
   const auto edges = edges_of(found, stream);
@@ -168,7 +168,8 @@ void expect_scattered(const DeviceList& found, const DeviceList& ascending, std:
   std::copy_if(edges.begin(), edges.end(), std::back_inserter(owned),
                [&](const Edge& edge) { return std::get<1>(edge) < num_owned; });
   EXPECT_TRUE(std::is_sorted(owned.begin(), owned.end(), [](const Edge& a, const Edge& b) {
-    return std::tuple(std::get<0>(a), scattered(std::get<1>(a))) < std::tuple(std::get<0>(b), scattered(std::get<1>(b)));
+    return std::tuple(std::get<0>(a), scattered(std::get<1>(a))) <
+           std::tuple(std::get<0>(b), scattered(std::get<1>(b)));
   }));
   const auto order = found.sender_order.to_host(stream);
   auto numbers = order;
