@@ -15,7 +15,7 @@ from tessera_export.package import cuda_capability
 
 @pytest.fixture
 def demo() -> dict:
-    return torch.load(DEMO / "model.pt", weights_only=True)
+    return torch.load(DEMO / "tessera-demo.pt", weights_only=True)
 
 
 def export(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
@@ -39,20 +39,20 @@ def test_a_missing_checkpoint_is_named(capsys, tmp_path: Path) -> None:
 
 def test_a_missing_config_is_named(capsys, tmp_path: Path) -> None:
     absent = tmp_path / "absent.yaml"
-    assert "absent.yaml: no such file" in refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "-c", absent)
+    assert "absent.yaml: no such file" in refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt", "-c", absent)
 
 
 def test_a_missing_output_folder_is_named_before_any_work(capsys, tmp_path: Path) -> None:
-    text = refused(capsys, tmp_path / "nowhere" / "m.pt2", DEMO / "model.pt")
+    text = refused(capsys, tmp_path / "nowhere" / "m.pt2", DEMO / "tessera-demo.pt")
     assert "nowhere does not exist" in text
 
 
 def test_an_output_of_another_kind_is_refused(capsys, tmp_path: Path) -> None:
-    assert "ends in .pt2" in refused(capsys, tmp_path / "model.so", DEMO / "model.pt")
+    assert "ends in .pt2" in refused(capsys, tmp_path / "model.so", DEMO / "tessera-demo.pt")
 
 
 def test_an_unknown_dtype_lists_the_known_ones(capsys, tmp_path: Path) -> None:
-    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--dtype", "float16")
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt", "--dtype", "float16")
     assert "float16" in text
     assert "float32" in text
     assert "float64" in text
@@ -60,13 +60,13 @@ def test_an_unknown_dtype_lists_the_known_ones(capsys, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("elements", ["H,Xx", "h,O", "CL", ","])
 def test_unknown_elements_are_named_beside_those_of_the_checkpoint(capsys, tmp_path: Path, elements: str) -> None:
-    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--elements", elements)
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt", "--elements", elements)
     assert elements in text
     assert "H, C, N, O, S, Cl, K" in text
 
 
 def test_an_element_named_twice_is_refused(capsys, tmp_path: Path) -> None:
-    assert "twice" in refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--elements", "H,O,H")
+    assert "twice" in refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt", "--elements", "H,O,H")
 
 
 def test_a_renamed_key_is_listed(capsys, tmp_path: Path, demo: dict) -> None:
@@ -85,11 +85,11 @@ def test_a_config_of_another_depth_is_refused(capsys, tmp_path: Path) -> None:
     config["backbone_config"]["num_layers"] = 2
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(config))
-    assert "blocks.2" in refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "-c", path)
+    assert "blocks.2" in refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt", "-c", path)
 
 
 def test_an_unknown_head_lists_the_heads(capsys, tmp_path: Path) -> None:
-    assert "omol25" in refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--head", "other")
+    assert "omol25" in refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt", "--head", "other")
 
 
 def test_a_file_that_is_no_checkpoint_is_refused(capsys, tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_a_missing_compiler_is_named_before_any_work(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt")
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt")
     assert "expected no-such-compiler on PATH" in text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_an_export_for_a_gpu_needs_one(capsys, tmp_path: Path) -> None:
-    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--device", "cuda")
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt", "--device", "cuda")
     assert "--device cuda: expected a GPU, on which the artifact is compiled and verified, found " in text
     assert "use --device cpu" in text
 
@@ -128,11 +128,11 @@ def test_an_export_for_a_gpu_needs_one(capsys, tmp_path: Path) -> None:
 def test_options_that_contradict_each_other_are_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], complaint: str
 ) -> None:
-    assert complaint in refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", *words)
+    assert complaint in refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt", *words)
 
 
 def test_an_unknown_precision_lists_the_known_ones(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", "--matmul", "bf16")
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt", "--matmul", "bf16")
     assert "bf16" in text
     assert "highest" in text
     assert "tf32" in text
@@ -140,7 +140,7 @@ def test_an_unknown_precision_lists_the_known_ones(capsys: pytest.CaptureFixture
 
 def test_tf32_is_for_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ("--device", "cuda", "--matmul", "tf32", "--dtype", "float64")
-    text = refused(capsys, tmp_path / "m.pt2", DEMO / "model.pt", *words)
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt", *words)
     assert "--matmul tf32: expected --dtype float32, found float64" in text
 
 
