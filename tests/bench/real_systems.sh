@@ -31,7 +31,11 @@ chosen=${GPUS:-${CUDA_VISIBLE_DEVICES:-0}}
 read -ra gpus <<< "${chosen//,/ }"
 first=${gpus[0]} last=${gpus[-1]}
 box_gpu=${BOX_GPU:-$last}
-parts=" ${PARTS:-teacher water boxes capsid balance analysis} "
+known="teacher water boxes capsid balance analysis"
+parts=" ${PARTS:-$known} "
+for part in $parts; do
+  [[ " $known " == *" $part "* ]] || { echo "PARTS: expected some of $known, found $part" >&2; exit 2; }
+done
 
 say() { echo "[$((SECONDS - started)) s] $*" | tee -a "$results/progress.log"; }
 left() { echo $((end - SECONDS + started)); }
