@@ -29,6 +29,10 @@ def bare_frame(numbers, positions, cell, periodic, energy=None):
     ("section", "message"),
     [
         ({"optimizer": {"learning_rte": 1.0}}, r"optimizer: expected keys among epochs, .* found learning_rte"),
+        ({"loss": {"element_forces": {"Xx": 2}}}, r"loss.element_forces: expected symbols of elements, found 'Xx'"),
+        ({"loss": {"element_forces": {"Cl": -1}}}, r"loss.element_forces: expected numbers of at least 0, found -1"),
+        ({"loss": {"element_forces": 3}}, r"loss.element_forces: expected a mapping, found 3"),
+        ({"loss": {"element_forces": {"Cl": "much"}}}, r"loss.element_forces.Cl: expected float, found 'much'"),
         ({"loss": {"kind": "mae"}}, r"loss.kind: expected squared or huber, found 'mae'"),
         ({"optimizer": {"epochs": "many"}}, r"optimizer.epochs: expected int, found 'many'"),
         ({"optimizer": {"epochs": 0}}, r"optimizer.epochs: expected a number above 0, found 0"),

@@ -16,7 +16,7 @@ from tessera.testing import random_model, small_config
 from tessera.train.edges import find_edges
 from tessera.train.errors import TrainError
 from tessera.train.frames import Frame
-from tessera.train.loss import loss_and_gradients, penalty, predict
+from tessera.train.loss import loss_and_gradients, loss_terms, penalty, predict
 from tessera.train.packs import Counts, Extents, make_pack
 from tessera.train.settings import LossSettings
 from tessera.train.step import check_agreement, compiled_step, eager_step, trace_step
@@ -46,9 +46,9 @@ def model():
     return random_model(small_config(lmax=1, cutoffs=(3.0,), num_basis=6))
 
 
-def pack_of(model, frames, counts=None, room=None):
+def pack_of(model, frames, counts=None, room=None, **options):
     edges = [find_edges(one, max(model.cutoffs)) for one in frames]
-    return make_pack(model, frames, edges, counts or Counts.of(frames), room)
+    return make_pack(model, frames, edges, counts or Counts.of(frames), room, **options)
 
 
 def test_energies_and_forces_of_frames_side_by_side_are_those_of_each_alone():
@@ -125,6 +125,17 @@ def test_shares_of_a_batch_add_up_to_the_batch(model):
     shared = total([pack_of(model, FRAMES[::2], counts), pack_of(model, FRAMES[1::2], counts)])
     for found, expected in zip(shared, whole, strict=True):
         assert float((found - expected).detach().abs().max()) < ROUNDING * max(1.0, float(expected.abs().max()))
+
+
+def test_an_elements_factor_multiplies_the_penalties_of_its_forces_alone(model):
+    def force_term(**factors):
+        pack = pack_of(model, FRAMES, element_forces=factors)
+        return float(loss_terms(predict(model, pack, create_graph=False), pack, LOSS)[1].detach())
+
+    parts = {name: force_term(**{one: float(one == name) for one in "HCO"}) for name in "HCO"}
+    assert min(parts.values()) > 0.0
+    assert force_term() == pytest.approx(sum(parts.values()), rel=1e-12)
+    assert force_term(O=3.0) == pytest.approx(force_term() + 2.0 * parts["O"], rel=1e-12)
 
 
 def test_the_huber_penalty_is_a_square_that_goes_on_as_its_tangent():

@@ -2,7 +2,8 @@
 """Frames side by side in one graph, with labels and weights, as the training step reads them."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -68,7 +69,7 @@ class Labels:
     forces: Tensor
     """float64 [N, 3], eV/Å."""
     force_weight: Tensor
-    """float64 [N], 1 / force components of the batch, 0 without label."""
+    """float64 [N], 1 / force components of the batch times the element's factor, 0 without label."""
     virial: Tensor
     """float64 [F, 3, 3], dE/dstrain = stress times volume, eV."""
     virial_weight: Tensor
@@ -109,7 +110,12 @@ class Pack:
 
 
 def make_pack(
-    model: E2Former, frames: Sequence[Frame], edges: Sequence[FrameEdges], counts: Counts, room: Room | None = None
+    model: E2Former,
+    frames: Sequence[Frame],
+    edges: Sequence[FrameEdges],
+    counts: Counts,
+    room: Room | None = None,
+    element_forces: Mapping[str, float] = MappingProxyType({}),
 ) -> Pack:
     """Lay frames out as one graph.
 
@@ -119,6 +125,7 @@ def make_pack(
         edges: of these frames, within the longest cutoff or more.
         counts: of the whole batch.
         room: gives more than is needed, so that packs of many batches have equal extents; None gives what is needed.
+        element_forces: factors on the weights of elements' forces; 1 for those not named.
     """
     sizes = [len(frame.numbers) for frame in frames]
     first = np.concatenate([[0], np.cumsum(sizes)])
@@ -163,7 +170,11 @@ def make_pack(
         multiplicity=by_row([frame.multiplicity for frame in frames], 1),
         lists=lists,
     )
-    return Pack(graph, _labels(frames, by_row(list(range(len(frames))), extents.frames - 1), counts, extents))
+    labels = _labels(frames, by_row(list(range(len(frames))), extents.frames - 1), counts, extents)
+    if element_forces:
+        factor = torch.tensor([element_forces.get(name, 1.0) for name in model.elements], dtype=torch.float64)
+        labels = dataclasses.replace(labels, force_weight=labels.force_weight * factor[graph.element])
+    return Pack(graph, labels)
 
 
 def _labels(frames: Sequence[Frame], frame_of_row: Tensor, counts: Counts, extents: Extents) -> Labels:

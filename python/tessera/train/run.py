@@ -98,7 +98,7 @@ class Run:
         edges = [self.data.training_edges[place] for place in own]
         if not frames:
             return []
-        pack = make_pack(self.model, frames, edges, counts, self._room)
+        pack = make_pack(self.model, frames, edges, counts, self._room, self.settings.loss.element_forces)
         return [pack.to(self.model.reference_energies.device) if self._room is None else pack.pin_memory()]
 
     def gradients(self, packs: list[Pack]) -> list[Tensor]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from tessera.model.graph import SYMBOLS
 from tessera.train.errors import TrainError
 
 
@@ -89,6 +90,8 @@ class LossSettings:
     """eV/Å."""
     stress_delta: float = 0.05
     """eV per atom."""
+    element_forces: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Factors on the penalties of some elements' forces, such as `{Cl: 3}` for an ion that few atoms are."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,6 +194,7 @@ def settings_of(mapping: Any, folder: Path) -> TrainSettings:
         if not math.isfinite(value) or value < 0 or (key in _POSITIVE and value == 0):
             bound = "a number above 0" if key in _POSITIVE else "a number of at least 0"
             raise TrainError(f"{key}: expected {bound}, found {value}; correct it")
+    _check_element_forces(settings.loss.element_forces)
     for key in _FRACTIONS:
         if not 0 <= _value(settings, key) < 1:
             raise TrainError(f"{key}: expected a number from 0 to below 1, found {_value(settings, key)}; correct it")
@@ -202,6 +206,14 @@ def settings_of(mapping: Any, folder: Path) -> TrainSettings:
     if settings.model.checkpoint is not None and settings.model.config is not None:
         raise TrainError("model: expected checkpoint or config, found both; the checkpoint brings its config.yaml")
     return settings
+
+
+def _check_element_forces(factors: Mapping[str, float]) -> None:
+    for symbol, factor in factors.items():
+        if symbol not in SYMBOLS[1:]:
+            raise TrainError(f"loss.element_forces: expected symbols of elements, found '{symbol}'; correct it")
+        if not 0 <= factor < math.inf:
+            raise TrainError(f"loss.element_forces: expected numbers of at least 0, found {factor}; correct it")
 
 
 def _value(settings: Any, key: str) -> Any:
@@ -223,7 +235,7 @@ def _section(kind: type, mapping: Any, prefix: str) -> Any:
         )
     hints = typing.get_type_hints(kind)
     for name, field in fields.items():
-        if field.default is dataclasses.MISSING and name not in mapping:
+        if field.default is field.default_factory and name not in mapping:  # both are missing
             raise TrainError(f"{where}: expected the key {name}, found {', '.join(map(str, mapping))}; add it")
     return kind(**{name: _cast(hints[name], value, f"{prefix}{name}") for name, value in mapping.items()})
 
@@ -233,6 +245,10 @@ def _cast(hint: Any, value: Any, key: str) -> Any:
         return _section(hint, value, f"{key}.")
     if isinstance(hint, types.UnionType):
         return None if value is None else _cast(typing.get_args(hint)[0], value, key)
+    if typing.get_origin(hint) is dict:
+        if not isinstance(value, Mapping):
+            raise TrainError(f"{key}: expected a mapping, found {value!r}; correct the config")
+        return {str(name): _cast(typing.get_args(hint)[1], one, f"{key}.{name}") for name, one in value.items()}
     if typing.get_origin(hint) is tuple:
         values = value if isinstance(value, list) else [value]
         return tuple(_cast(typing.get_args(hint)[0], one, key) for one in values)
