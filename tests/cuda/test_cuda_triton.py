@@ -89,7 +89,8 @@ def test_rows_that_run_together_give_the_bits_of_single_rows(kind, monkeypatch):
     inputs = attention_inputs(edges, kind, SHAPES[2])
     outcomes = []
     for warps in (1, 8):
-        monkeypatch.setattr(triton_attention_ops, "WARPS", warps)
+        for kernel in ("FORWARD", "RECEIVERS", "SENDERS"):
+            monkeypatch.setattr(triton_attention_ops, f"{kernel}_WARPS", warps)
         outcomes.append(
             attention_outcome(triton_edges, edges, kind, inputs, is_smooth=False, dtype=torch.float32, device=GPU)
         )

@@ -36,6 +36,7 @@ def test_no_kernel_of_the_papers_model_spills_registers():
     in_warps = [kernel for name, kernel in found.items() if "split_" not in name]
     # a number a warp: how many edges the longest row has
     assert all(kernel["shared"] <= 64 for kernel in in_warps), "sums over heads must stay in one warp"
+    assert all(kernel["barriers"] <= 2 for kernel in in_warps), "no warp waits for another one at each edge"
 
 
 def test_the_gradients_of_pairs_leave_a_gpu_full():

@@ -54,7 +54,8 @@ def test_rows_that_run_together_give_the_bits_of_single_rows(kind, is_smooth, mo
     outcomes = []
     for lanes, warps in ((2, 1), (2, 4), (8, 4)):  # programs of 1, 4 and 16 rows; 6 rows leave some without any
         monkeypatch.setattr(triton_attention_ops, "LANES", lanes)
-        monkeypatch.setattr(triton_attention_ops, "WARPS", warps)
+        for kernel in ("FORWARD", "RECEIVERS", "SENDERS"):
+            monkeypatch.setattr(triton_attention_ops, f"{kernel}_WARPS", warps)
         outcomes.append(attention_outcome(triton_edges, edges, kind, inputs, is_smooth, torch.float32))
     for name, single in outcomes[0].items():
         assert all(torch.equal(single, other[name]) for other in outcomes[1:]), name

@@ -55,7 +55,7 @@ SCALARS, PLANES, HEADS, HIDDEN = 8, 18, 128, 512
 
 
 def compiled(kernel, constants, dtype, **options):
-    """Registers, spilled bytes and shared bytes of one kernel."""
+    """Registers, spilled bytes, shared bytes and barriers of one kernel."""
     signature, attributes = {}, {}
     for place, name in enumerate(kernel.arg_names):
         if name in constants:
@@ -74,10 +74,15 @@ def compiled(kernel, constants, dtype, **options):
         file.flush()
         text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True)
     found = {key: int(value) for key, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", text.stdout + text.stderr)}
-    return {"registers": found["REG"], "spilled": found["STACK"] + found["LOCAL"], "shared": binary.metadata.shared}
+    return {
+        "registers": found["REG"],
+        "spilled": found["STACK"] + found["LOCAL"],
+        "shared": binary.metadata.shared,
+        "barriers": binary.asm["ptx"].count("bar.sync"),
+    }
 
 
-def attention_kernels(dtype):
+def attention_kernels():
     """Each attention kernel with the constants that its launch chooses."""
     kernels = (
         triton_attention.attention_forward,
@@ -88,7 +93,7 @@ def attention_kernels(dtype):
               triton_attention_ops.senders_launch)  # fmt: skip
     for kernel, launch_of in zip(kernels, states, strict=True):
         for moments in (1, 3):
-            launch = launch_of(HEADS, dtype, moments)
+            launch = launch_of(HEADS)
             for has_table in (False, True):
                 yield kernel, {
                     "HAS_TABLE": has_table, "IS_SMOOTH": False, "SCALARS": SCALARS, "VALUES": PLANES,
@@ -99,7 +104,7 @@ def attention_kernels(dtype):
 def spills():
     """The kernels in float32; float64 serves tests and verification."""
     found = {}
-    for kernel, constants, warps in attention_kernels(torch.float32):
+    for kernel, constants, warps in attention_kernels():
         gates = "table" if constants["HAS_TABLE"] else "gates"
         title = f"{kernel.fn.__name__} A={constants['MOMENTS']} rows={constants['ROWS']} {gates}"
         found[title] = compiled(kernel, constants, "fp32", num_warps=warps)

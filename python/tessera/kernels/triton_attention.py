@@ -14,9 +14,10 @@ from tessera.kernels.triton_edges import (
     dot_planes,
     edge_gates,
     load_planes,
+    own_lanes,
     place_of_factors,
     store_planes,
-    zero_rows,
+    zero_planes,
 )
 
 LOWEST = tl.constexpr(-(2.0**127))
@@ -37,14 +38,11 @@ def attention_forward(
     bit and do not depend on ROWS.
     """
     dtype: tl.constexpr = payload.dtype.element_ty
-    lane = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
-    receiver = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
-    is_row = receiver < num_rows
-    at = tl.minimum(receiver, num_rows - 1)
+    at, lane, is_row = own_lanes(num_rows, BLOCK, ROWS)
     place = tl.load(receiver_range + 2 * at).to(tl.int32)
     end = tl.where(is_row, tl.load(receiver_range + 2 * at + 1).to(tl.int32), place)
     queries = load_planes(query, at, lane, 0, SCALARS, SCALARS, HEADS, BLOCK)
-    state = empty_state(MOMENTS * VALUES, ROWS, BLOCK, dtype)
+    state = empty_state(MOMENTS * VALUES, ROWS * BLOCK, dtype)
     left = tl.max(end - place)
     other = tl.load(sender + place, mask=place < end, other=0)
     counts = (place < end) & tl.load(active + place, mask=place < end, other=0).to(tl.int1)
@@ -67,10 +65,10 @@ def attention_forward(
 
 
 @triton.jit
-def empty_state(SUMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
+def empty_state(SUMS: tl.constexpr, LANES: tl.constexpr, DTYPE: tl.constexpr):
     """Return the state of receivers before their first edge: largest score, sum of weights, ties, sums of values."""
-    nothing = tl.zeros([ROWS, BLOCK], DTYPE)
-    return nothing + LOWEST, nothing, nothing, zero_rows(SUMS, ROWS, BLOCK, DTYPE)
+    nothing = tl.zeros([LANES], DTYPE)
+    return nothing + LOWEST, nothing, nothing, zero_planes(SUMS, LANES, DTYPE)
 
 
 @triton.jit

@@ -20,9 +20,10 @@ from tessera.kernels.triton_edges import (
     dot_planes,
     edge_gates,
     load_planes,
+    own_lanes,
     place_of_factors,
     store_planes,
-    zero_rows,
+    zero_planes,
 )
 
 
@@ -41,16 +42,13 @@ def attention_backward_receivers(
     bit and do not depend on ROWS.
     """
     dtype: tl.constexpr = payload.dtype.element_ty
-    lane = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
-    receiver = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
-    is_row = receiver < num_rows
-    at = tl.minimum(receiver, num_rows - 1)
+    at, lane, is_row = own_lanes(num_rows, BLOCK, ROWS)
     place = tl.load(receiver_range + 2 * at).to(tl.int32)
     end = tl.where(is_row, tl.load(receiver_range + 2 * at + 1).to(tl.int32), place)
     terms = read_receiver(
         grad, message, statistics, query, at, lane, IS_SMOOTH, SCALARS, MOMENTS * VALUES, HEADS, BLOCK
     )
-    sums = zero_rows(SCALARS, ROWS, BLOCK, dtype)
+    sums = zero_planes(SCALARS, ROWS * BLOCK, dtype)
     own_sums = tl.program_id(1).to(tl.int64) * num_edges
     left = tl.max(end - place)
     other = tl.load(sender + place, mask=place < end, other=0)
@@ -156,14 +154,15 @@ def receive_edge(
     else:
         gradients = (d_score_gate, d_output_gate)
         store_planes(grad_gates, edge.to(tl.int64), lane, gradients, 0, 2, 2, HEADS, BLOCK, is_edge)
-    totals = sum_lanes(shares, MOMENTS + 1 + HAS_TABLE)
-    tl.store(grad_envelope + own_sums + edge, tl.where(counts, totals[0][:, None], 0.0), mask=is_edge)
+    totals = sum_heads(shares, MOMENTS + 1 + HAS_TABLE, BLOCK)
+    is_written = is_edge & (lane % BLOCK == 0)  # once a row
+    tl.store(grad_envelope + own_sums + edge, tl.where(counts, totals[0], 0.0), mask=is_written)
     for moment in tl.static_range(MOMENTS):
         place = grad_factor + (own_sums + edge) * MOMENTS + moment
-        tl.store(place, tl.where(counts, totals[1 + moment][:, None], 0.0), mask=is_edge)
+        tl.store(place, tl.where(counts, totals[1 + moment], 0.0), mask=is_written)
     if HAS_TABLE:
-        share = tl.where(counts, totals[1 + MOMENTS][:, None], 0.0)
-        tl.store(grad_gates + own_sums + edge, share, mask=is_edge)
+        share = tl.where(counts, totals[1 + MOMENTS], 0.0)
+        tl.store(grad_gates + own_sums + edge, share, mask=is_written)
     return add_planes(sums, d_score * gate[0], key, SCALARS)
 
 
@@ -192,16 +191,24 @@ def add_five(a0, a1, a2, a3, a4, b0, b1, b2, b3, b4):
 
 
 @triton.jit
-def sum_lanes(vectors, COUNT: tl.constexpr):
-    """Sum each of two to five arrays over heads, all in one tree of fixed shape: [ROWS]."""
+def sum_heads(vectors, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+    """Sum each of two to five vectors over the heads of a row, in one tree of fixed shape; all lanes get the sums."""
+    rows = ()
+    for place in tl.static_range(COUNT):
+        rows = rows + (tl.reshape(vectors[place], [vectors[place].shape[0] // BLOCK, BLOCK]),)
     if COUNT == 2:
-        return tl.reduce((vectors[0], vectors[1]), 1, add_two)
+        totals = tl.reduce((rows[0], rows[1]), 1, add_two, keep_dims=True)
     elif COUNT == 3:
-        return tl.reduce((vectors[0], vectors[1], vectors[2]), 1, add_three)
+        totals = tl.reduce((rows[0], rows[1], rows[2]), 1, add_three, keep_dims=True)
     elif COUNT == 4:
-        return tl.reduce((vectors[0], vectors[1], vectors[2], vectors[3]), 1, add_four)
+        totals = tl.reduce((rows[0], rows[1], rows[2], rows[3]), 1, add_four, keep_dims=True)
     else:
-        return tl.reduce((vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]), 1, add_five)
+        totals = tl.reduce((rows[0], rows[1], rows[2], rows[3], rows[4]), 1, add_five, keep_dims=True)
+    spread = ()
+    for place in tl.static_range(COUNT):
+        wide = tl.broadcast_to(totals[place], rows[place].shape)
+        spread = spread + (tl.reshape(wide, vectors[place].shape),)
+    return spread
 
 
 @triton.jit
@@ -216,15 +223,12 @@ def attention_backward_senders(
     Writes are not atomic; results repeat bit for bit and do not depend on ROWS.
     """
     dtype: tl.constexpr = payload.dtype.element_ty
-    lane = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
-    own = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
-    is_row = own < num_rows
-    at = tl.minimum(own, num_rows - 1)
+    at, lane, is_row = own_lanes(num_rows, BLOCK, ROWS)
     place = tl.load(sender_range + 2 * at).to(tl.int32)
     end = tl.where(is_row, tl.load(sender_range + 2 * at + 1).to(tl.int32), place)
     key = load_planes(payload, at, lane, 0, SCALARS, SCALARS + VALUES, HEADS, BLOCK)
     value = load_planes(payload, at, lane, SCALARS, VALUES, SCALARS + VALUES, HEADS, BLOCK)
-    sums = (zero_rows(SCALARS, ROWS, BLOCK, dtype), zero_rows(VALUES, ROWS, BLOCK, dtype))
+    sums = (zero_planes(SCALARS, ROWS * BLOCK, dtype), zero_planes(VALUES, ROWS * BLOCK, dtype))
     left = tl.max(end - place)
     edge = tl.load(sender_order + place, mask=place < end, other=0).to(tl.int32)
     other = tl.load(receiver + edge, mask=place < end, other=0)

@@ -9,7 +9,6 @@ Names as in :mod:`tessera.kernels.reference`; derivatives are registered in :mod
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
@@ -34,35 +33,31 @@ LARGEST_BLOCK = 32
 """Heads of a row that a program serves, one a lane: sums over heads stay within a warp, and a plane of a row is a cache
 line. The slices of all rows that are in use at a time, and of tables, are small enough for the caches."""
 LANES = 32
-WARPS = 8
-"""Of a program: neighbors on the curve, which find each other's rows in the first cache. Not measured yet."""
+FORWARD_WARPS = 8
+RECEIVERS_WARPS = 8
+SENDERS_WARPS = 8
+"""Of a program: neighbors on the curve, which find each other's rows in the first cache."""
 
 
-def choose_launch(num_heads: int, heads_of_lane: int = 1) -> Launch:
-    """Return how a kernel runs: constants, so that no artifact depends on a tuning run.
-
-    Args:
-        num_heads: H.
-        heads_of_lane: how many heads each lane serves.
-    """
-    block = min(LARGEST_BLOCK * heads_of_lane, 1 << (num_heads - 1).bit_length())
-    rows = WARPS * max(1, LANES * heads_of_lane // block)
-    return Launch(rows, block, -(-num_heads // block), WARPS)
+def choose_launch(num_heads: int, warps: int) -> Launch:
+    """Return how a kernel runs: constants, so that no artifact depends on a tuning run."""
+    block = min(LARGEST_BLOCK, 1 << (num_heads - 1).bit_length())
+    return Launch(warps * max(1, LANES // block), block, -(-num_heads // block), warps)
 
 
-def forward_launch(num_heads: int, dtype: torch.dtype, moments: int) -> Launch:  # noqa: ARG001
+def forward_launch(num_heads: int) -> Launch:
     """Return how `attention_forward` runs."""
-    return choose_launch(num_heads)
+    return choose_launch(num_heads, FORWARD_WARPS)
 
 
-def receivers_launch(num_heads: int, dtype: torch.dtype, moments: int) -> Launch:
-    """Two heads a lane halve what is written of each edge: sums over the heads of a block."""
-    return choose_launch(num_heads, 2 if dtype == torch.float32 and moments == 1 else 1)
+def receivers_launch(num_heads: int) -> Launch:
+    """Return how `attention_backward_receivers` runs."""
+    return choose_launch(num_heads, RECEIVERS_WARPS)
 
 
-def senders_launch(num_heads: int, dtype: torch.dtype, moments: int) -> Launch:  # noqa: ARG001
+def senders_launch(num_heads: int) -> Launch:
     """Return how `attention_backward_senders` runs."""
-    return choose_launch(num_heads)
+    return choose_launch(num_heads, SENDERS_WARPS)
 
 
 def _constants(query: Tensor, payload: Tensor, factor: Tensor, launch: Launch) -> dict[str, int]:
@@ -88,7 +83,7 @@ def _forward(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     num_rows, num_heads, moments = receiver_range.shape[0], query.shape[2], factor.shape[1]
     planes = payload.shape[1] - query.shape[1]
-    launch = forward_launch(num_heads, query.dtype, moments)
+    launch = forward_launch(num_heads)
     message = query.new_empty((num_rows, moments, planes, num_heads))
     statistics = query.new_empty((num_rows, _num_statistics(is_smooth), num_heads))
     # Without a table the kernel reads neither rows nor fractions; any tensors of these types will do.
@@ -107,7 +102,7 @@ def _backward_receivers(
     receiver_range: Tensor, is_smooth: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     num_rows = receiver_range.shape[0]
-    launch = receivers_launch(query.shape[2], query.dtype, factor.shape[1])
+    launch = receivers_launch(query.shape[2])
     blocks, num_edges = launch.num_blocks, envelope.shape[0]
     grad_query, products = query.new_empty(query.shape), query.new_empty((num_rows, query.shape[2]))
     grad_envelope = query.new_empty((blocks, num_edges))
@@ -131,7 +126,7 @@ def _backward_senders(
     sender_order: Tensor, sender_range: Tensor, is_smooth: bool,
 ) -> Tensor:  # fmt: skip
     num_rows = sender_range.shape[0]
-    launch = senders_launch(query.shape[2], query.dtype, factor.shape[1])
+    launch = senders_launch(query.shape[2])
     grad_payload = payload.new_empty(payload.shape)
     wrap_triton(attention_backward_senders)[launch.grid(num_rows)](
         grad, statistics, products, query, payload, gates, receiver if row is None else row,

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Device functions that the Triton kernels share: rows in planes, gates of an edge, walks over sorted edges.
 
-A program serves a block of heads of several rows that lie side by side: vectors are [ROWS, BLOCK], a row's heads in the
-lanes of a warp (rows of few heads share one). Heads never mix but in the sums that a kernel says it takes over them, so
-a row's state lives in tuples of such vectors, one a plane, and stays in registers. Blocks of heads are the second axis
-of the grid, which changes slowest, so that all programs that run at a time read the same slice of every row.
+A program serves a block of heads of several rows that lie side by side: vectors are [ROWS * BLOCK], a row's heads in
+the lanes of a warp (rows of few heads share one). Heads never mix but in the sums that a kernel says it takes over
+them, so a row's state lives in tuples of such vectors, one a plane, and stays in registers. What belongs to a row or an
+edge is such a vector too: each lane holds its own copy. As [ROWS, 1] the compiler would lay its loads out over all
+threads and pass each through shared memory, where the warps wait for each other. Blocks of heads are the second axis of
+the grid, which changes slowest, so that all programs that run at a time read the same slice of every row.
 
 Each row walks through its own edges in their own order, so results do not depend on which rows run together, bit for
 bit. Rows that lie side by side on the curve have most of their neighbors in common, and in the same order: warps that
@@ -18,6 +20,14 @@ origin, stops at a load, and would take any array that a called function reads f
 
 import triton
 from triton import language as tl
+
+
+@triton.jit
+def own_lanes(num_rows, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    """Return of each lane its row, the last one at most, its head, and whether that row exists: [ROWS * BLOCK]."""
+    lane = tl.arange(0, ROWS * BLOCK)
+    row = tl.program_id(0).to(tl.int64) * ROWS + lane // BLOCK
+    return tl.minimum(row, num_rows - 1), tl.program_id(1) * BLOCK + lane % BLOCK, row < num_rows
 
 
 @triton.jit
@@ -66,15 +76,6 @@ def zero_planes(COUNT: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
     planes = ()
     for _ in tl.static_range(COUNT):
         planes = planes + (tl.zeros([BLOCK], DTYPE),)
-    return planes
-
-
-@triton.jit
-def zero_rows(COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
-    """Return a tuple of COUNT arrays of zeros, [ROWS, BLOCK]."""
-    planes = ()
-    for _ in tl.static_range(COUNT):
-        planes = planes + (tl.zeros([ROWS, BLOCK], DTYPE),)
     return planes
 
 
