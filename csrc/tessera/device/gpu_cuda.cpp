@@ -2,7 +2,11 @@
 #include <cuda_runtime.h>
 
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "tessera/base/error.hpp"
 #include "tessera/device/gpu.hpp"
@@ -107,9 +111,45 @@ MemoryUse memory_of(Device device)
   return use;
 }
 
-Stream::Stream(Device device, Priority priority) : stream_{device, nullptr}
+namespace {
+
+/// Streams without an owner, by GPU and priority.
+class IdleStreams {
+ public:
+  cudaStream_t take(int gpu, Priority priority)
+  {
+    const std::lock_guard lock(mutex_);
+    auto& idle = streams_[{gpu, priority}];
+    if (idle.empty()) return nullptr;
+    cudaStream_t stream = idle.back();
+    idle.pop_back();
+    return stream;
+  }
+
+  void give(int gpu, Priority priority, cudaStream_t stream)
+  {
+    const std::lock_guard lock(mutex_);
+    streams_[{gpu, priority}].push_back(stream);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int, Priority>, std::vector<cudaStream_t>> streams_;
+};
+
+IdleStreams& idle_streams()
+{
+  static auto* const pool = new IdleStreams;  // never destroyed: owners may outlive what is static
+  return *pool;
+}
+
+}  // namespace
+
+Stream::Stream(Device device, Priority priority) : stream_{device, nullptr}, priority_(priority)
 {
   if (!device.is_gpu()) return;
+  stream_.handle = idle_streams().take(device.gpu, priority);
+  if (stream_.handle != nullptr) return;
   const CurrentDevice scope(device);
   int lowest = 0, highest = 0;
   TESSERA_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
@@ -119,7 +159,14 @@ Stream::Stream(Device device, Priority priority) : stream_{device, nullptr}
 
 Stream::~Stream()
 {
-  if (stream_.handle != nullptr) (void)cudaStreamDestroy(stream_.handle);
+  if (stream_.handle == nullptr) return;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream_.handle, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone) {
+    (void)cudaGetLastError();  // a recording was broken off: nobody else shall get this stream
+    (void)cudaStreamDestroy(stream_.handle);
+    return;
+  }
+  idle_streams().give(stream_.device.gpu, priority_, stream_.handle);  // what is still queued runs before the next owner's
 }
 
 Event::Event(Device device) : device_(device)

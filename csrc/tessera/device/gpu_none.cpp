@@ -48,7 +48,7 @@ void clear_bytes(void* memory, std::size_t bytes, StreamRef /*stream*/)
 
 MemoryUse memory_of(Device /*device*/) { refuse("memory_of"); }
 
-Stream::Stream(Device device, Priority /*priority*/) : stream_{device, nullptr}
+Stream::Stream(Device device, Priority priority) : stream_{device, nullptr}, priority_(priority)
 {
   if (device.is_gpu()) refuse("Stream");
 }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "devices.hpp"
 #include "tessera/base/error.hpp"
 #include "tessera/device/gpu.hpp"
@@ -35,6 +37,40 @@ TEST(Stream, of_high_priority_goes_before_others)
   TESSERA_CUDA_CHECK(cudaStreamGetPriority(StreamRef(normal).handle, &number_of_normal));
   TESSERA_CUDA_CHECK(cudaStreamGetPriority(StreamRef(high).handle, &number_of_high));
   EXPECT_LT(number_of_high, number_of_normal);  // lower numbers go first
+#endif
+}
+
+TEST(Stream, is_taken_again_by_the_next_owner_of_its_kind_and_by_nobody_before)
+{
+  if (num_gpus() == 0) GTEST_SKIP() << "needs a GPU";
+#ifdef __CUDACC__
+  CUstream_st *first = nullptr, *second = nullptr;
+  {
+    const Stream one(Device{0}), two(Device{0});
+    first = StreamRef(one).handle;
+    second = StreamRef(two).handle;
+    EXPECT_NE(first, second);
+  }
+  const Stream high(Device{0}, Priority::high), one(Device{0}), two(Device{0}), three(Device{0});
+  EXPECT_NE(StreamRef(high).handle, first);
+  EXPECT_NE(StreamRef(high).handle, second);
+  EXPECT_EQ((std::set{StreamRef(one).handle, StreamRef(two).handle}), (std::set{first, second}));
+  EXPECT_NE(StreamRef(three).handle, first);
+  EXPECT_NE(StreamRef(three).handle, second);
+#endif
+}
+
+TEST(Stream, whose_recording_was_broken_off_is_taken_by_nobody)
+{
+  if (num_gpus() == 0) GTEST_SKIP() << "needs a GPU";
+#ifdef __CUDACC__
+  {
+    const Stream broken(Device{0});
+    TESSERA_CUDA_CHECK(cudaStreamBeginCapture(StreamRef(broken).handle, cudaStreamCaptureModeThreadLocal));
+  }
+  const Stream next(Device{0});
+  EXPECT_FALSE(is_capturing(next));
+  synchronize(next);
 #endif
 }
 
