@@ -166,7 +166,8 @@ Stream::~Stream()
     (void)cudaStreamDestroy(stream_.handle);
     return;
   }
-  idle_streams().give(stream_.device.gpu, priority_, stream_.handle);  // what is still queued runs before the next owner's
+  // what is still queued runs before the next owner's
+  idle_streams().give(stream_.device.gpu, priority_, stream_.handle);
 }
 
 Event::Event(Device device) : device_(device)

@@ -26,9 +26,9 @@ struct StreamRef {
 /// Which of several streams' kernels gets free places on the GPU first.
 enum class Priority { normal, high };
 
-/// A stream of its own beside PyTorch's. It comes from a pool of this process and returns there, so that engines made one
-/// after another use the same ones: PyTorch keeps a workspace of products (33 MiB on an H200) for each stream that it has
-/// met, until the process ends.
+/// A stream of its own beside PyTorch's. It comes from a pool of this process and returns there, so that engines made
+/// one after another use the same ones: PyTorch keeps a workspace of products (33 MiB on an H200) for each stream that
+/// it has met, until the process ends.
 class Stream {
  public:
   explicit Stream(Device device, Priority priority = Priority::normal);
