@@ -39,6 +39,7 @@ def test_other_units_are_refused_with_the_two_that_work(box, units):
         ("skin nan", "nan"),
         ("skin wide", "wide"),
         ("rebuild -1", "expected rebuild >= 0, found -1"),
+        ("order random", "order: expected scattered or ascending, found 'random'"),
         ("multiplicity two", "two"),
         ("threads -2", "expected threads >= 0, found -2"),
         ("charge 0.5", "0.5"),

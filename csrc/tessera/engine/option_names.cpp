@@ -125,10 +125,10 @@ struct Option {
 };
 
 constexpr std::array kOptions{
-    Option{"skin", set_skin},     Option{"rebuild", set_rebuild}, Option{"recut", set_recut},
-    Option{"curve", set_curve},   Option{"balance", set_balance}, Option{"peers", set_peers},
-    Option{"search", set_search}, Option{"overlap", set_overlap}, Option{"exchange", set_exchange},
-    Option{"graph", set_graph},   Option{"threads", set_threads}, Option{"order", set_order},
+    Option{"skin", set_skin},         Option{"rebuild", set_rebuild}, Option{"recut", set_recut},
+    Option{"curve", set_curve},       Option{"balance", set_balance}, Option{"peers", set_peers},
+    Option{"search", set_search},     Option{"order", set_order},     Option{"overlap", set_overlap},
+    Option{"exchange", set_exchange}, Option{"graph", set_graph},     Option{"threads", set_threads},
 };
 
 }  // namespace
