@@ -11,6 +11,7 @@
 #include "exceptions.h"
 #include "lammps.h"
 #include "tessera/base/error.hpp"
+#include "tessera/base/last_words.hpp"
 
 namespace LAMMPS_NS {
 
@@ -41,9 +42,13 @@ void guard(LAMMPS* lmp, Body&& body)
   if (is_collective) lmp->error->all(FLERR, text);
   if (!lmp->screen) {  // LAMMPS gives its screen to rank 0 alone, and this rank's reason must not be lost
     std::fprintf(stderr, "ERROR on proc %d: %s\n", lmp->comm->me, text.c_str());
-    std::fflush(stderr);
   }
-  lmp->error->one(FLERR, text);
+  try {
+    lmp->error->one(FLERR, text);
+  } catch (const LAMMPSException&) {  // said by now; whoever catches it calls MPI_Abort
+    tessera::let_last_words_arrive();
+    throw;
+  }
 }
 
 /// Ends the run unless `condition` holds; every rank must see the same value (input text, global settings).

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lammps_program import run
+from lammps_program import TIMEOUT, plugin, program, run
 from water_systems import write_data
 
 from many_ranks import water_216
@@ -17,18 +17,20 @@ from many_ranks import water_216
 SECONDS_TO_END = 10
 MASSES = {"H": 1.008, "C": 12.011, "O": 15.999}
 
-#: Leaves rank 1 of the run in this folder the address space that it has used so far, and some MiB.
+LAST_WORDS = 0.15  # s between a rank's reason and its end, of the 0.2 s of base/last_words.hpp; file times are coarse
+
+#: Leaves one rank of the run in this folder the address space that it has used so far, and some MiB.
 LIMIT = """import pathlib, re, resource
 for process in pathlib.Path("/proc").glob("[0-9]*"):
     try:
         is_lmp = (process / "exe").readlink().name == "lmp"
         if not is_lmp or (process / "cwd").readlink() != pathlib.Path.cwd():
             continue
-        if b"PMI_RANK=1\\0" in (process / "environ").read_bytes():
+        if {mark} in (process / "environ").read_bytes():
             peak = int(re.search(r"VmPeak:\\s+(\\d+) kB", (process / "status").read_text())[1])
             limit = (peak + {spare} * 1024) * 1024
             resource.prlimit(int(process.name), resource.RLIMIT_AS, (limit, limit))
-            print("rank 1 is limited", flush=True)
+            print("the rank is limited", flush=True)
     except OSError:  # ended meanwhile, or another user's
         continue
 """
@@ -63,6 +65,14 @@ REASONS = {
 }
 
 
+def write_script(folder: Path, case: str, model: Path, mark: str) -> str:
+    """The script, and what it reads; the limit is for the rank with `mark` in its environment."""
+    write_data(folder / "box.data", water_216(), ["H", "C", "O"], masses=MASSES)
+    limit = LIMIT.replace("{spare}", str(SPARE[case])).replace("{mark}", f'b"{mark}"')
+    (folder / "limit.py").write_text(limit)
+    return SCRIPT.format(model=model, python=sys.executable, **CASES[case])
+
+
 @pytest.fixture(scope="module")
 def thief(tmp_path_factory):
     """Library that takes all memory once a large request was refused."""
@@ -76,14 +86,11 @@ def thief(tmp_path_factory):
 @pytest.mark.parametrize(("case", "is_robbed"), [("model", False), ("search", False), ("model", True)])
 def test_a_rank_without_memory_ends_the_run_within_ten_seconds(tmp_path, artifact, thief, case, is_robbed):
     """The words of the refusal take memory too: the engine keeps some for them (base/memory_reserve.hpp)."""
-    changes = dict(CASES[case])
-    model = artifact(changes.pop("name"), "float32" if case == "search" else "float64")
-    write_data(tmp_path / "box.data", water_216(), ["H", "C", "O"], masses=MASSES)
-    (tmp_path / "limit.py").write_text(LIMIT.replace("{spare}", str(SPARE[case])))
-    script = SCRIPT.format(model=model, python=sys.executable, **changes)
+    model = artifact(CASES[case]["name"], "float32" if case == "search" else "float64")
+    script = write_script(tmp_path, case, model, r"PMI_RANK=1\0")
     done = run(script, tmp_path, ranks=2, environment={"LD_PRELOAD": str(thief)} if is_robbed else None)
     ended = time.time()
-    assert "rank 1 is limited" in done.text, done.text[-3000:]
+    assert "the rank is limited" in done.text, done.text[-3000:]
     assert "the same step fits the limit" in done.text, done.text[-3000:]
     assert done.code != 0
     seconds = ended - (tmp_path / "dense").stat().st_mtime
@@ -91,3 +98,23 @@ def test_a_rank_without_memory_ends_the_run_within_ten_seconds(tmp_path, artifac
     reason = re.search(r"ERROR on proc 1: pair_style tessera: (.*)", done.text)
     assert reason, done.text[-3000:]
     assert re.search(REASONS[case], reason[1]), reason[1]
+
+
+def test_a_rank_waits_between_its_reason_and_its_end(tmp_path, artifact):
+    """MPICH's launcher drops what a rank writes right before MPI_Abort. Here both go to files, whose times say
+    when the reason was written and when MPI_Abort was called."""
+    model = artifact(CASES["model"]["name"], "float64")
+    script = write_script(tmp_path, "model", model, r"TESSERA_TEST_LIMIT=1\0")
+    (tmp_path / "in.test").write_text(script)
+    variables = {**os.environ, "LAMMPS_PLUGIN_PATH": str(plugin().parent), "TESSERA_TEST_LIMIT": "1"}
+    command = [program(), "-in", "in.test", "-log", "none"]
+    words, end = tmp_path / "words", tmp_path / "end"
+    with words.open("w") as stdout, end.open("w") as stderr:
+        done = subprocess.run(
+            command, cwd=tmp_path, env=variables, stdout=stdout, stderr=stderr, timeout=TIMEOUT, check=False
+        )
+    text = words.read_text()
+    assert done.returncode != 0
+    assert re.search(r"ERROR on proc 0: pair_style tessera: .*" + REASONS["model"], text), text[-3000:]
+    assert end.read_text().splitlines()[-1].startswith("Abort("), "MPICH's word, as MPI_Abort is called"
+    assert end.stat().st_mtime - words.stat().st_mtime > LAST_WORDS

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tessera/base/error.hpp"
+#include "tessera/base/last_words.hpp"
 
 namespace tessera {
 namespace {
@@ -204,7 +205,7 @@ class MpiCommunicator final : public Communicator {
   void abort(const char* reason) noexcept override
   {
     std::fprintf(stderr, "tessera: rank %d aborts the run: %s\n", rank_, reason);
-    std::fflush(stderr);
+    let_last_words_arrive();
     MPI_Abort(comm_, 1);
   }
 
