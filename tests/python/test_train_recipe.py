@@ -135,3 +135,31 @@ def test_the_stages_ask_for_a_clock_and_exact_products(stage):
     config = yaml.safe_load((RECIPE / f"{stage}.yaml").read_text())
     assert 0 < config["optimizer"]["minutes"] < 10
     assert config["dtype"] == "float32"
+
+
+def test_the_second_stage_alone_goes_on_from_the_start(folder, tmp_path):
+    demo = tmp_path / "demo"
+    done = run(
+        RECIPE / "train.py", folder / "frames.extxyz", "--output", demo, "--device", "cpu", "--epochs", 1,
+        "--stages", "stage2", "--start", folder / "demo" / "stage1" / "model.pt",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in demo.iterdir()) == ["metrics.json", "stage2", "stage2.yaml", "start"]
+    metrics = json.loads((demo / "metrics.json").read_text())
+    assert list(metrics) == ["start", "stage2"]
+    before = json.loads((folder / "demo" / "metrics.json").read_text())
+    assert metrics["start"]["box"]["forces"] == pytest.approx(before["stage1"]["box"]["forces"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--minutes", 1), "--minutes: expected one number for each of stage1, stage2, found 1"),
+        (("--stages", "stage2", "stage1"), "--stages: expected some of stage1, stage2 in this order, found stage2"),
+    ],
+)
+def test_stages_and_minutes_that_do_not_go_together_are_refused(tmp_path, options, message):
+    done = run(RECIPE / "train.py", "frames.extxyz", "--output", tmp_path / "demo", *options)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (tmp_path / "demo").exists()

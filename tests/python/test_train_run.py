@@ -2,6 +2,7 @@
 """Whole runs: learning, checkpoints, resuming, ranks, fine-tuning."""
 
 import csv
+import logging
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from train_inputs import config
+from train_inputs import config, labelled_frames
 
 from oracle_data import ROOT
 from tessera.checkpoint import load_checkpoint
@@ -111,6 +112,23 @@ def test_ranks_that_share_batches_train_as_one(tmp_path, count):
             assert float((state["model"][name] - values).abs().max()) < RANKS * max(1.0, float(values.abs().max())), (
                 name
             )
+
+
+def test_a_compiled_run_is_compiled_once_and_ends_where_an_eager_one_does(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "tessera.train")
+    # Frozen: derivatives of weights in embedding and attention, whose compilation takes as long as all the rest.
+    sections = {"optimizer": {"epochs": 2, "batch_size": 2}, "model": {"frozen": ["embedding.*", "*.attention.*"]}}
+    eager, compiled = (
+        trained(config(tmp_path / str(chosen), labelled_frames(6), compile=chosen, **sections))
+        for chosen in (False, True)
+    )
+    assert len({pack.labels.forces.shape for batch in eager.order(0) for pack in eager.packs(batch)}) > 1
+    assert len({pack.labels.forces.shape for batch in compiled.order(1) for pack in compiled.packs(batch)}) == 1
+    assert caplog.text.count("compiled the step for") == 1
+    for (name, found), expected in zip(
+        compiled.optimizer.averaged.named_parameters(), eager.optimizer.averaged.parameters(), strict=True
+    ):
+        assert float((found - expected).detach().abs().max()) <= RANKS * float(expected.detach().abs().max()), name
 
 
 def test_fine_tuning_moves_only_what_is_not_frozen(tmp_path):

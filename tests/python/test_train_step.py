@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The training step: its forces, its loss, its gradients, compiled and eager."""
 
+import copy
 import dataclasses
-import os
 
 import numpy as np
 import pytest
@@ -17,9 +17,9 @@ from tessera.train.edges import find_edges
 from tessera.train.errors import TrainError
 from tessera.train.frames import Frame
 from tessera.train.loss import loss_and_gradients, loss_terms, penalty, predict
-from tessera.train.packs import Counts, Extents, make_pack
+from tessera.train.packs import Counts, Extents, FrameSizes, make_pack
 from tessera.train.settings import LossSettings
-from tessera.train.step import check_agreement, compiled_step, eager_step, trace_step
+from tessera.train.step import check_agreement, eager_step, trace_step
 
 # float64, energies and forces of order 1: sums in another order.
 ROUNDING = 1e-11
@@ -152,33 +152,45 @@ def test_missing_labels_weigh_nothing(model):
     assert terms[2] == 0
 
 
-def test_the_recorded_step_equals_the_eager_one_for_any_extents_and_weights():
-    model = random_model(small_config(lmax=1, cutoffs=(3.0,), num_basis=6))
+def one_room(model, batches):
+    """Extents for all of `batches`, as a compiled step has them."""
+    sizes = FrameSizes(model, FRAMES, [find_edges(one, max(model.cutoffs)) for one in FRAMES])
+    extents = sizes.hold(batches)
+    return lambda _needed: extents
+
+
+def test_the_extents_for_some_batches_are_the_largest_of_their_packs():
+    model = random_model(small_config(cutoffs=(3.0, 4.0)))
+    batches = [(0, 2), (1,), (2, 1)]
+    needed = []
+
+    def room(own):
+        needed.append(own)
+        return own
+
+    for batch in batches:
+        pack_of(model, [FRAMES[place] for place in batch], room=room)
+    held = one_room(model, batches)(None)
+    assert held.rows == max(one.rows for one in needed)
+    assert held.frames == max(one.frames for one in needed)
+    assert held.edges == tuple(max(counts) for counts in zip(*(one.edges for one in needed), strict=True))
+    assert len(set(needed)) == 3, "batches of different extents"
+
+
+def test_the_traced_step_equals_the_eager_one_for_all_batches_of_its_extents_and_any_weights(model):
+    model = copy.deepcopy(model)
     parameters = list(model.parameters())
-    recorded = trace_step(model, parameters, LOSS)
     lonely = frame(1, periodic=False)  # an atom without an edge
+    room = one_room(model, [(0, 1)])
+    traced = trace_step(model, parameters, LOSS, pack_of(model, FRAMES[:2], room=room))
     for frames in (FRAMES[:2], [lonely], FRAMES[2:]):
-        pack = pack_of(model, frames)
+        pack = pack_of(model, frames, room=room)
         for found, expected in zip(
-            recorded(*parameters, *pack.flat()), loss_and_gradients(model, parameters, pack, LOSS), strict=True
+            traced(*parameters, *pack.flat()), loss_and_gradients(model, parameters, pack, LOSS), strict=True
         ):
             assert float((found - expected).detach().abs().max()) < ROUNDING * max(1.0, float(expected.abs().max()))
         with torch.no_grad():
             parameters[0].add_(0.1)
-
-
-@pytest.mark.skipif("TESSERA_TEST_COMPILE" not in os.environ, reason="takes minutes; set TESSERA_TEST_COMPILE=1")
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_the_compiled_step_equals_the_eager_one_for_any_extents_and_weights(dtype):
-    model = random_model(small_config(lmax=1, cutoffs=(3.0,), num_basis=6, softmax="smooth"), dtype=dtype)
-    parameters = list(model.parameters())
-    eager, compiled = (make(model, parameters, LOSS) for make in (eager_step, compiled_step))
-    for frames in (FRAMES[:2], FRAMES[2:], FRAMES[1:2]):
-        pack = pack_of(model, frames)
-        check_agreement(compiled, eager, pack, dtype)
-        with torch.no_grad():
-            parameters[0].add_(0.1)
-            parameters[-2].mul_(1.1)
 
 
 class OneDevice(TorchDispatchMode):

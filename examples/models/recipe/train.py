@@ -45,14 +45,15 @@ def write_start(folder: Path, model: Path) -> None:
 def stage_config(name: str, frames: list[Path], output: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Read a stage's config and fill in where its data, its start and its output are."""
     config = yaml.safe_load((HERE / f"{name}.yaml").read_text(encoding="utf-8"))
-    before = "start" if name == STAGES[0] else STAGES[STAGES.index(name) - 1]
+    before = ["start", *arguments.stages][arguments.stages.index(name)]
     config["data"]["files"] = [str(path.resolve()) for path in frames]
     config["model"]["checkpoint"] = str(output / before / "model.pt")
-    config |= {"output": str(output / name), "device": arguments.device, "record": arguments.record}
+    config |= {"output": str(output / name), "device": arguments.device, "record": arguments.record,
+               "compile": arguments.compile}  # fmt: skip
     if arguments.epochs:
         config["optimizer"]["epochs"] = arguments.epochs
     if arguments.minutes:
-        config["optimizer"]["minutes"] = arguments.minutes[STAGES.index(name)]
+        config["optimizer"]["minutes"] = arguments.minutes[arguments.stages.index(name)]
     if arguments.batch_edges:
         config["optimizer"]["batch_edges"] = arguments.batch_edges
     return config
@@ -77,15 +78,23 @@ def build_parser() -> argparse.ArgumentParser:
         "--start", type=Path, default=HERE.parent / "tessera-demo.pt", help="checkpoint beside its config.yaml"
     )
     parser.add_argument("--epochs", type=int, help="end each stage after so many epochs, if the clock does not before")
-    parser.add_argument("--minutes", type=float, nargs=len(STAGES), help="of each stage, instead of its config's")
+    parser.add_argument("--minutes", type=float, nargs="+", help="of each stage, instead of its config's")
     parser.add_argument("--batch-edges", type=int, help="edges a step, instead of those of the configs")
     parser.add_argument("--record", action="store_true", help="on a GPU: replay the step as CUDA graphs")
+    parser.add_argument("--compile", action="store_true", help="compile the step: minutes a stage, then faster steps")
+    parser.add_argument("--stages", choices=STAGES, nargs="+", default=STAGES, help="both, or one alone")
     return parser
 
 
 def main() -> int:
     """Run both stages and the measurements; returns the exit code."""
-    arguments = build_parser().parse_args()
+    parser = build_parser()
+    arguments = parser.parse_args()
+    stages, minutes = arguments.stages, arguments.minutes
+    if [name for name in STAGES if name in stages] != list(stages):
+        parser.error(f"--stages: expected some of {', '.join(STAGES)} in this order, found {', '.join(stages)}")
+    if minutes and len(minutes) != len(stages):
+        parser.error(f"--minutes: expected one number for each of {', '.join(stages)}, found {len(minutes)}")
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("tessera").setLevel(logging.INFO)
     output = arguments.output.resolve()
@@ -94,7 +103,7 @@ def main() -> int:
         return 2
     write_start(output / "start", arguments.start)
     data: Dataset | None = None
-    for name in STAGES:
+    for name in stages:
         path = output / f"{name}.yaml"
         config = stage_config(name, arguments.frames, output, arguments)
         path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
@@ -103,7 +112,7 @@ def main() -> int:
         except TrainError as error:
             sys.stderr.write(f"train.py: error: {error}\n")
             return 2
-    models = {name: output / name / "model.pt" for name in ("start", *STAGES)}
+    models = {name: output / name / "model.pt" for name in ("start", *stages)}
     metrics = measure_frames(models, data, arguments.device)
     print(table(metrics))
     (output / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")

@@ -14,7 +14,7 @@ from tessera.train.ranks import Ranks
 from tessera.train.record import RecordedStep
 from tessera.train.run import Run
 from tessera.train.settings import read_settings
-from tessera.train.step import compiled_step, eager_step, seconds_of
+from tessera.train.step import CompiledStep, eager_step, seconds_of
 
 #: Exit code of a run that was given a bad config or file.
 BAD_INPUT = 2
@@ -40,17 +40,19 @@ def time_steps(run: Run) -> str:
     device = run.model.reference_energies.device
     packs = [pack.to(device) for pack in run.packs(run.order(0)[0])]
     atoms = sum(int(pack.graph.weight.sum()) for pack in packs)
-    lines = [f"{atoms} atoms a step, {run.settings.device}, {run.settings.dtype}", "step        first, s   then, s"]
-    kinds = {"eager": eager_step, "recorded": RecordedStep, "compiled": compiled_step}
-    if device.type != "cuda":
-        del kinds["recorded"]
-    for name, make in kinds.items():
+    lines = [f"{atoms} atoms a step, {run.settings.device}, {run.settings.dtype}",
+             f"{'step':<19} {'first, s':>9} {'then, s':>9}"]  # fmt: skip
+    eager = eager_step(run.model, run.parameters, run.settings.loss)
+    compiled = CompiledStep(run.model, run.parameters, run.settings.loss)
+    kinds = {"eager": eager, "compiled": compiled}
+    if device.type == "cuda":
+        kinds |= {f"{name}, recorded": RecordedStep(step, device) for name, step in kinds.items()}
+    for name, step in kinds.items():
         started = time.perf_counter()
-        step = make(run.model, run.parameters, run.settings.loss)
         for pack in packs:
             float(step(pack)[0].sum())  # waits for a GPU
         first = time.perf_counter() - started
-        lines.append(f"{name:<10} {first:>9.3f} {sum(seconds_of(step, pack) for pack in packs):>9.4f}")
+        lines.append(f"{name:<19} {first:>9.3f} {sum(seconds_of(step, pack) for pack in packs):>9.4f}")
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,7 @@
 """Frames side by side in one graph, with labels and weights, as the training step reads them."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -109,6 +109,36 @@ class Pack:
         return Pack.unflat([tensor.pin_memory() for tensor in self.flat()])
 
 
+def _within_cutoffs(model: E2Former, vector: np.ndarray) -> list[np.ndarray]:
+    distance = np.sqrt(np.einsum("ij,ij->i", vector, vector))
+    return [distance <= cutoff for cutoff in model.cutoffs]
+
+
+def _padded(rows: int, frames: int, edges: Sequence[int]) -> Extents:
+    return Extents(rows + PADDING_ROWS, frames + 1, tuple(count + PADDING_ROWS for count in edges))
+
+
+class FrameSizes:
+    """What each frame adds to the extents of a pack.
+
+    Args:
+        model: its cutoffs are read.
+        frames: all that batches are taken from.
+        edges: of these frames, within the longest cutoff or more.
+    """
+
+    def __init__(self, model: E2Former, frames: Sequence[Frame], edges: Sequence[FrameEdges]) -> None:
+        self._sizes = np.array([
+            [len(frame.numbers), 1, *(inside.sum() for inside in _within_cutoffs(model, own.vectors(frame)))]
+            for frame, own in zip(frames, edges, strict=True)
+        ])  # fmt: skip
+
+    def hold(self, batches: Iterable[Sequence[int]]) -> Extents:
+        """Return the smallest extents that hold the pack of each batch (places of frames)."""
+        rows, frames, *lists = np.max([self._sizes[list(batch)].sum(0) for batch in batches], axis=0)
+        return _padded(int(rows), int(frames), [int(count) for count in lists])
+
+
 def make_pack(
     model: E2Former,
     frames: Sequence[Frame],
@@ -132,11 +162,8 @@ def make_pack(
     receiver = np.concatenate([one.receiver + start for one, start in zip(edges, first, strict=False)])
     sender = np.concatenate([one.sender + start for one, start in zip(edges, first, strict=False)])
     vector = np.concatenate([one.vectors(frame) for one, frame in zip(edges, frames, strict=True)])
-    squared = np.einsum("ij,ij->i", vector, vector)
-    kept = [np.flatnonzero(np.sqrt(squared) <= cutoff) for cutoff in model.cutoffs]
-    extents = Extents(
-        int(first[-1]) + PADDING_ROWS, len(frames) + 1, tuple(len(places) + PADDING_ROWS for places in kept)
-    )
+    kept = [np.flatnonzero(inside) for inside in _within_cutoffs(model, vector)]
+    extents = _padded(int(first[-1]), len(frames), [len(places) for places in kept])
     if room is not None:
         extents = room(extents)
     num_real, num_padding = int(first[-1]), extents.rows - int(first[-1])

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tessera.model import E2Former
-from tessera.train.loss import loss_and_gradients
 from tessera.train.packs import Extents, Pack
-from tessera.train.settings import LossSettings
+from tessera.train.step import Step
 
 GROWTH = 1.15
 """From one set of extents to the next: a recording each, and so much padding at most beyond what one batch needs."""
@@ -51,20 +49,18 @@ class Recording:
 
 
 class RecordedStep:
-    """The eager step, recorded once for each set of extents that packs come in.
+    """A step, recorded once for each set of extents that packs come in.
 
     A call copies the pack into the recording's inputs and replays it, all on the current stream and without waiting.
     Its results are overwritten by the next call. Recordings share one pool of memory.
 
     Args:
-        model: on a GPU; parameters are read where they are.
-        parameters: the trained ones.
-        loss: of the run.
+        step: eager or compiled, of a model on a GPU.
+        device: that GPU.
     """
 
-    def __init__(self, model: E2Former, parameters: Sequence[Tensor], loss: LossSettings) -> None:
-        self._model, self._parameters, self._loss = model, parameters, loss
-        self._device = model.reference_energies.device
+    def __init__(self, step: Step, device: torch.device) -> None:
+        self._step, self._device = step, device
         self._stream = torch.cuda.Stream(self._device)
         self._pool = torch.cuda.graph_pool_handle()
         self._recordings: dict[tuple[torch.Size, ...], Recording] = {}
@@ -92,10 +88,10 @@ class RecordedStep:
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             for _ in range(WARM_UPS):
-                loss_and_gradients(self._model, self._parameters, pack, self._loss)
+                self._step(pack)
         graph = torch.cuda.CUDAGraph()
         # Threads that lay other batches out lock pages meanwhile, which a stricter mode would refuse.
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
-            outputs = loss_and_gradients(self._model, self._parameters, pack, self._loss)
+            outputs = self._step(pack)
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
         return Recording(graph, inputs, outputs)

@@ -17,14 +17,14 @@ from tessera.train.dataset import Dataset, batches, batches_of_edges, read_datas
 from tessera.train.errors import TrainError
 from tessera.train.measure import compare, draw_parity, repulsion_energies
 from tessera.train.optimizer import Optimizer
-from tessera.train.packs import Counts, Extents, Pack, make_pack
+from tessera.train.packs import Counts, FrameSizes, Pack, make_pack
 from tessera.train.prefetch import ahead
 from tessera.train.ranks import Ranks
 from tessera.train.record import Ladder, RecordedStep
 from tessera.train.references import fit_references
 from tessera.train.settings import TrainSettings
 from tessera.train.start import freeze, start_model
-from tessera.train.step import check_agreement, compiled_step, eager_step, seconds_of
+from tessera.train.step import CompiledStep, check_agreement, eager_step, seconds_of
 from tessera.train.write import write_atomically, write_model
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,8 @@ COLUMNS = ("epoch", "step", "learning_rate", "gradient", "loss", "loss_energy", 
 frames (empty without)."""
 THREADS = {"cpu": 0, "cuda": 4}
 """That lay batches out while the device computes; on a CPU they would only take turns with it."""
+EPOCHS_AHEAD = 100
+"""Whose batches a compiled step has room for from the start; a larger one of a later epoch is compiled for then."""
 _MAY_CHANGE = ("compile", "record", "measure_every", "output", "device")
 """Settings that a resumed run may change: nothing that it computes depends on them but roundings."""
 
@@ -99,7 +101,7 @@ class Run:
         if not frames:
             return []
         pack = make_pack(self.model, frames, edges, counts, self._room, self.settings.loss.element_forces)
-        return [pack.to(self.model.reference_energies.device) if self._room is None else pack.pin_memory()]
+        return [pack.pin_memory() if self.settings.record else pack.to(self.model.reference_energies.device)]
 
     def gradients(self, packs: list[Pack]) -> list[Tensor]:
         """Return the loss terms, float64 [3], and the gradients of a batch, complete on every rank."""
@@ -109,54 +111,43 @@ class Run:
         nothing = [torch.zeros(3, dtype=torch.float64, device=self.model.reference_energies.device)]
         return self.ranks.add_up(nothing + [torch.zeros_like(parameter) for parameter in self.parameters])
 
-    def compile_step(self) -> None:
-        """Compile the step and compare it with the eager one on the first batch.
+    def prepare_step(self) -> None:
+        """Compile or record the step as the settings say, and compare it with the eager one on the first batch.
 
         Raises:
             TrainError: the two disagree.
         """
-        started = time.perf_counter()
-        packs = self.packs(self.order(0)[0])
-        compiled = compiled_step(self.model, self.parameters, self.settings.loss)
-        for pack in packs[:1]:
-            difference = check_agreement(compiled, self._step, pack, self.model.dtype)
-            logger.info(
-                "compiled the step in %.0f s; it equals the eager one to %.1e", time.perf_counter() - started,
-                difference,
-            )  # fmt: skip
-        self._step = compiled
-
-    def record_step(self) -> None:
-        """Record the step on the first batch and compare it with the eager one.
-
-        Raises:
-            TrainError: the two disagree.
-        """
-        started = time.perf_counter()
-        first, device = self.packs(self.order(0)[0]), self.model.reference_energies.device
-        recorded = RecordedStep(self.model, self.parameters, self.settings.loss)
-        for pack in first:
-            graph = pack.graph
-            edges = tuple(len(one.receiver) for one in graph.lists)
-            self._room = Ladder(Extents(len(graph.element), len(pack.labels.energy), edges))
-            own = pack.to(device)
-            difference = check_agreement(recorded, self._step, own, self.model.dtype)
+        chosen, device = self.settings, self.model.reference_energies.device
+        if not (chosen.compile or chosen.record):
+            return
+        started, eager, step = time.perf_counter(), self._step, self._step
+        batches_ahead = self.order(0)[:1]
+        if chosen.compile:  # one set of extents for all batches: each set is compiled anew
+            step = CompiledStep(self.model, self.parameters, chosen.loss)
+            epochs = range(min(chosen.optimizer.epochs, EPOCHS_AHEAD))
+            batches_ahead = [batch for epoch in epochs for batch in self.order(epoch)]
+        shares = [share for share in map(self.ranks.share, batches_ahead) if share]
+        if shares:
+            sizes = FrameSizes(self.model, self.data.training, self.data.training_edges)
+            self._room = Ladder(sizes.hold(shares))
+        if chosen.record:
+            step = RecordedStep(step, device)
+        for pack in (pack.to(device) for pack in self.packs(self.order(0)[0])):
+            difference = check_agreement(step, eager, pack, self.model.dtype)
             spent = time.perf_counter() - started
-            eager, replayed = (seconds_of(step, own) for step in (self._step, recorded))
+            before, now = (seconds_of(one, pack) for one in (eager, step))
             logger.info(
-                "recorded the step in %.1f s; it equals the eager one to %.1e and takes %.1f instead of %.1f ms for "
-                "%d atoms, %d edges", spent, difference, 1e3 * replayed, 1e3 * eager, int(graph.weight.sum()),
-                edges[-1],
+                "prepared the step in %.1f s; it equals the eager one to %.1e and takes %.1f instead of %.1f ms for "
+                "%d atoms, %d edges with padding", spent, difference, 1e3 * now, 1e3 * before,
+                int(pack.graph.weight.sum()), len(pack.graph.lists[-1].receiver),
             )  # fmt: skip
-        self._step = recorded
+        self._step = step
 
     def train(self, last_epoch: int | None = None) -> None:
         """Train up to `last_epoch` (default: all), with files written after every epoch, plots at the end."""
         end = min(last_epoch or self.settings.optimizer.epochs, self.settings.optimizer.epochs)
-        if self.settings.compile and self.epoch < end:
-            self.compile_step()
-        if self.settings.record and self.epoch < end:
-            self.record_step()
+        if self.epoch < end:
+            self.prepare_step()
         while self.epoch < end and self._part_of_time() < 1.0:
             row = self._train_epoch()
             self.epoch += 1

@@ -6,26 +6,23 @@ loss by a second one, is recorded with `make_fx` as one graph of plain operation
 differentiate. That graph goes to Inductor as it is: torch.compile would first interpret its thousands of nodes again.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._inductor import standalone_compile
 from torch.func import functional_call
-from torch.fx.experimental import _config as shape_config
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tessera.model import E2Former
-from tessera.model.elements import ATOMIC_NUMBERS
-from tessera.train.edges import find_edges
 from tessera.train.errors import TrainError
-from tessera.train.frames import Frame
 from tessera.train.loss import loss_and_gradients
-from tessera.train.packs import Counts, Pack, make_pack
+from tessera.train.packs import Pack
 from tessera.train.settings import LossSettings
 
+logger = logging.getLogger(__name__)
 Step = Callable[[Pack], tuple[Tensor, ...]]
 """Pack to (three terms, gradient of each trained parameter); see :func:`tessera.train.loss.loss_and_gradients`."""
 
@@ -42,20 +39,42 @@ def eager_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings
     return lambda pack: loss_and_gradients(model, parameters, pack, loss)
 
 
-def compiled_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings) -> Step:
-    """Return the compiled step, which reads the trained parameters where they are; the compiler runs now.
+class CompiledStep:
+    """The step compiled by Inductor, once for each set of extents that packs come in.
 
-    Extents are free: batches of other sizes do not compile again.
+    Extents are constants of the compiled code: with free ones, a model of 16 channels did not
+    compile within four minutes, with constants one of 32 channels and three stages takes two (one core).
+
+    Args:
+        model: of the run; parameters are read where they are.
+        parameters: the trained ones.
+        loss: of the run.
     """
-    module = trace_step(model, parameters, loss)
-    with torch.no_grad(), shape_config.patch(use_duck_shape=False):
-        compiled = standalone_compile(module, [*parameters, *example_pack(model).flat()], dynamic_shapes="from_graph")
 
-    def step(pack: Pack) -> tuple[Tensor, ...]:
+    def __init__(self, model: E2Former, parameters: Sequence[Tensor], loss: LossSettings) -> None:
+        self._model, self._parameters, self._loss = model, list(parameters), loss
+        self._compiled: dict[tuple[torch.Size, ...], Callable[..., Sequence[Tensor]]] = {}
+
+    def __call__(self, pack: Pack) -> tuple[Tensor, ...]:
+        """Pack to (three terms, gradient of each trained parameter); the compiler runs for extents not met before."""
+        values = pack.flat()
+        extents = tuple(one.shape for one in values)
+        if extents not in self._compiled:
+            self._compiled[extents] = self._compile(pack)
         with torch.no_grad():
-            return tuple(compiled(*parameters, *pack.flat()))
+            return tuple(self._compiled[extents](*self._parameters, *values))
 
-    return step
+    def _compile(self, pack: Pack) -> Callable[..., Sequence[Tensor]]:
+        started = time.perf_counter()
+        module = trace_step(self._model, self._parameters, self._loss, pack)
+        values = [one.detach() for one in self._parameters]
+        with torch.no_grad():
+            compiled = standalone_compile(module, [*values, *pack.flat()], dynamic_shapes="from_graph")
+        logger.info(
+            "compiled the step for %d rows and %d edges in %.0f s", len(pack.graph.element),
+            max(len(one.receiver) for one in pack.graph.lists), time.perf_counter() - started,
+        )  # fmt: skip
+        return compiled
 
 
 class _Loss(nn.Module):
@@ -70,23 +89,21 @@ class _Loss(nn.Module):
         return loss_and_gradients(self.model, parameters, pack, self.loss)
 
 
-def trace_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings) -> torch.fx.GraphModule:
+def trace_step(model: E2Former, parameters: Sequence[Tensor], loss: LossSettings, pack: Pack) -> torch.fx.GraphModule:
     """Record the step, both backward passes included, as a graph over the trained parameters, then a pack's tensors.
 
-    Equal extents of the example are chance, so each has a symbol of its own. Frozen parameters are constants.
+    It holds for every pack of these extents. Frozen parameters are constants.
     """
     names = {id(values): f"model.{name}" for name, values in model.named_parameters()}
 
     def step(*tensors: Tensor) -> tuple[Tensor, ...]:
         trained = [one.detach().requires_grad_() for one in tensors[: len(parameters)]]
         replaced = {names[id(own)]: one for own, one in zip(parameters, trained, strict=True)}
-        pack = Pack.unflat(tensors[len(parameters) :])
-        return functional_call(_Loss(model, loss), replaced, (trained, pack))
+        own_pack = Pack.unflat(tensors[len(parameters) :])
+        return functional_call(_Loss(model, loss), replaced, (trained, own_pack))
 
-    values = [one.detach() for one in parameters]
-    with shape_config.patch(use_duck_shape=False):
-        recorded = make_fx(step, tracing_mode="symbolic", _allow_non_fake_inputs=True)
-        return recorded(*values, *example_pack(model).flat())
+    recorded = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)
+    return recorded(*(one.detach() for one in parameters), *pack.flat())
 
 
 def seconds_of(step: Step, pack: Pack) -> float:
@@ -97,18 +114,6 @@ def seconds_of(step: Step, pack: Pack) -> float:
         float(step(pack)[0].sum())  # waits for a GPU
         spent.append(time.perf_counter() - started)
     return sorted(spent)[TIMED_STEPS // 2]
-
-
-def example_pack(model: E2Former) -> Pack:
-    """Make two clusters of seven atoms: their extents become symbols, so only ranks and dtypes matter to the trace."""
-    positions = 0.9 * min(model.cutoffs) * np.random.default_rng(1).random((7, 3))
-    frame = Frame(
-        "example", np.full(7, ATOMIC_NUMBERS[model.elements[0]]), positions, np.eye(3), (False, False, False), 0, 1,
-        0.0, np.zeros_like(positions), None, None,
-    )  # fmt: skip
-    edges = find_edges(frame, max(model.cutoffs))
-    device = model.reference_energies.device
-    return make_pack(model, [frame] * 2, [edges] * 2, Counts.of([frame] * 2)).to(device)
 
 
 def check_agreement(compiled: Step, eager: Step, pack: Pack, dtype: torch.dtype) -> float:
