@@ -6,7 +6,7 @@
 #
 # a  216 waters repeated 2 x 2 x 2: NVT 20 ps at 300 K, NVE 10 ps; NVE again with a float64 network from the same state
 # c  64 waters, and 58 with 3 KCl: distributions of the model (repeated 2 x 2 x 2) against the teacher's own (8 replicas)
-# b  110,000 atoms of a capsid-like shell, 2,000 steps; as many atoms of water; two ranks with `balance atoms` and `edges`
+# b  110,000 atoms of a capsid-like shell, 2,000 steps; as many atoms of water; both on two ranks with `balance atoms` and `edges`
 #
 # PARTS ("teacher water boxes capsid balance analysis"): what is done, from files of other parts that lie in WORK
 # DEVICE (cuda), PYTHON, MPIEXEC, LMP: programs; RESULTS, WORK: folders; END: seconds after which nothing starts any more
@@ -245,8 +245,22 @@ if is_part capsid; then
 fi
 for job in "${teachers[@]}"; do wait "$job"; done
 if is_part balance; then
-  [ "$(left)" -gt 30 ] && large b_atoms capsid.data "$elements" "$(steps 100)" 2 "balance atoms"
-  [ "$(left)" -gt 30 ] && large b_edges capsid.data "$elements" "$(steps 100)" 2 "balance edges"
+  for balance in atoms edges; do
+    [ "$(left)" -gt 30 ] && large "b_$balance" capsid.data "$elements" "$(steps 100)" 2 "balance $balance"
+    [ "$(left)" -gt 30 ] && large "b_water_$balance" water.data "H O" "$(steps 100)" 2 "balance $balance"
+  done
+  {
+    echo "| system | balance | edges of a rank, least and most | exchange wait, ms | step, ms |"
+    echo "|---|---|---|---|---|"
+    for balance in atoms edges; do
+      for name in capsid water; do
+        out=$work/out.b_$balance
+        [ $name = capsid ] || out=$work/out.b_water_$balance
+        awk -v row="| $name | $balance" '/Tessera: edges/ {e = $3 ", " $5} /Tessera: exchange wait/ {w = $8} /Tessera: total ms/ {t = $7}
+          END {print row " | " e " | " w " | " t " |"}' "$out"
+      done
+    done
+  } > "$results/balance.md"
 fi
 if is_part analysis; then
   [ -e "$work/a.dump" ] && analyse a "$work/a.dump" --frames ::4 --log "$work/log.a" --json "$results/a.json" --plot "$results/a.png" &
@@ -256,11 +270,12 @@ if is_part analysis; then
   [ -e "$work/b.dump" ] && analyse b "$work/b.dump" --reach 3.2 --log "$work/log.b" &
 fi
 wait
-for name in a a64 b b_water b_atoms b_edges; do [ -e "$work/log.$name" ] && gzip -c "$work/log.$name" > "$results/log.$name.gz"; done
+for name in a a64 b b_water b_atoms b_edges b_water_atoms b_water_edges; do [ -e "$work/log.$name" ] && gzip -c "$work/log.$name" > "$results/log.$name.gz"; done
 for name in w k; do [ -e "$work/teacher_$name.extxyz" ] && gzip -c "$work/teacher_$name.extxyz" > "$results/teacher_$name.extxyz.gz"; done
 cat "$results/progress.log"
 for name in a a64 cw ck teacher_w teacher_k b capsid; do
   echo "== $name"
   [ -e "$results/$name.txt" ] && tail -n 40 "$results/$name.txt"
 done
+[ -e "$results/balance.md" ] && cat "$results/balance.md"
 say end
