@@ -45,7 +45,7 @@ void guard(LAMMPS* lmp, Body&& body)
   }
   try {
     lmp->error->one(FLERR, text);
-  } catch (const LAMMPSException&) {  // said by now; whoever catches it calls MPI_Abort
+  } catch (const LAMMPSException&) {  // said by now; the program lmp calls MPI_Abort when it catches it
     tessera::let_last_words_arrive();
     throw;
   }

@@ -36,7 +36,7 @@ frames (empty without)."""
 THREADS = {"cpu": 0, "cuda": 4}
 """That lay batches out while the device computes; on a CPU they would only take turns with it."""
 EPOCHS_AHEAD = 100
-"""Whose batches a compiled step has room for from the start; a larger one of a later epoch is compiled for then."""
+"""Whose batches a compiled step has room for; a larger batch of a later epoch is compiled for when it comes."""
 _MAY_CHANGE = ("compile", "record", "measure_every", "output", "device")
 """Settings that a resumed run may change: nothing that it computes depends on them but roundings."""
 
@@ -112,7 +112,7 @@ class Run:
         return self.ranks.add_up(nothing + [torch.zeros_like(parameter) for parameter in self.parameters])
 
     def prepare_step(self) -> None:
-        """Compile or record the step as the settings say, and compare it with the eager one on the first batch.
+        """Compile or record the step as the settings say, and compare it with the eager one on the next batch.
 
         Raises:
             TrainError: the two disagree.
@@ -121,10 +121,11 @@ class Run:
         if not (chosen.compile or chosen.record):
             return
         started, eager, step = time.perf_counter(), self._step, self._step
-        batches_ahead = self.order(0)[:1]
+        batches_ahead = self.order(self.epoch)[:1]
+        first = batches_ahead[0]
         if chosen.compile:  # one set of extents for all batches: each set is compiled anew
             step = CompiledStep(self.model, self.parameters, chosen.loss)
-            epochs = range(min(chosen.optimizer.epochs, EPOCHS_AHEAD))
+            epochs = range(self.epoch, min(chosen.optimizer.epochs, self.epoch + EPOCHS_AHEAD))
             batches_ahead = [batch for epoch in epochs for batch in self.order(epoch)]
         shares = [share for share in map(self.ranks.share, batches_ahead) if share]
         if shares:
@@ -132,7 +133,7 @@ class Run:
             self._room = Ladder(sizes.hold(shares))
         if chosen.record:
             step = RecordedStep(step, device)
-        for pack in (pack.to(device) for pack in self.packs(self.order(0)[0])):
+        for pack in (pack.to(device) for pack in self.packs(first)):
             difference = check_agreement(step, eager, pack, self.model.dtype)
             spent = time.perf_counter() - started
             before, now = (seconds_of(one, pack) for one in (eager, step))
