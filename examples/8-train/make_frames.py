@@ -164,6 +164,13 @@ class Maker:
             for squeezed in molecules.squeezed(atoms, self.random):
                 self.save(squeezed, parameters, "contact", "squeezed")
 
+    def touch(self) -> None:
+        """Two capped residues in vacuum: water, ions or the other one pushed against any atom of the first."""
+        both = [molecules.peptide(self.random, length=1, in_water=False, temperature=400.0) for _ in range(2)]
+        for turn in range(16):
+            for atoms, parameters in molecules.touched(both[turn % 2], both[1 - turn % 2], self.random):
+                self.save(atoms, parameters, "touch", "squeezed")
+
     def strain(self) -> None:
         """Clusters with stretched bonds and bent angles, and peptides in vacuum with every bond displaced."""
         for _ in range(15):
@@ -205,7 +212,7 @@ class Maker:
             self.save(snapshot, parameters, "hot", "modelMD", temperature)
 
 
-SHARES = {"contact": 0.12, "strain": 0.08, "peptide": 0.32, "sulfur": 0.28, "box": 0.06, "hot": 0.14}
+SHARES = {"contact": 0.12, "touch": 0.1, "strain": 0.08, "peptide": 0.28, "sulfur": 0.24, "box": 0.06, "hot": 0.12}
 """Part of the time that each kind gets."""
 
 

@@ -104,6 +104,36 @@ def squeezed(cluster: Atoms, random: np.random.Generator) -> Iterator[Atoms]:
         yield copy
 
 
+def touched(residue: Start, other: Start, random: np.random.Generator) -> Iterator[Start]:
+    """Yield copies of a molecule to an atom of which a water, an ion or `other` comes from outside, down to 0.75 Å.
+
+    Any atom may be met, so also hydrogens of carbon, to which nothing comes in a liquid unless a model lets it.
+    """
+    name = str(random.choice(["water", "water", "water", "other", "other", "K", "Cl"]))
+    partner = _water(random, strained=False) if name == "water" else other.atoms if name == "other" else Atoms(name)
+    center, met = int(random.integers(len(residue.atoms))), int(random.integers(len(partner)))
+    points, place = residue.atoms.positions, residue.atoms.positions[center]
+    outward = place - points[np.linalg.norm(points - place, axis=1) < 2.2].mean(0)
+    outward /= np.linalg.norm(outward) + 1e-9
+    owner = np.repeat([0, 1], [len(points), len(partner)])
+    for _ in range(100):
+        direction = outward + 0.5 * random.standard_normal(3)
+        direction /= np.linalg.norm(direction)
+        turned = (partner.positions - partner.positions[met]) @ _turn(random).T
+        cluster = residue.atoms + Atoms(partner.numbers, turned + place + 3.0 * direction)
+        if _is_apart(cluster, owner):
+            break
+    else:
+        return
+    own = [CLASSICAL[symbol] for symbol in partner.get_chemical_symbols()] if name != "other" else other.parameters
+    charge = {"K": 1, "Cl": -1, "other": other.atoms.info["charge"]}.get(name, 0) + residue.atoms.info["charge"]
+    for distance in random.uniform(0.75, 3.0, 4):
+        copy = cluster.copy()
+        copy.positions[owner == 1] += (distance - 3.0) * direction
+        copy.info["charge"] = charge
+        yield Start(copy, np.vstack([residue.parameters, own]))
+
+
 class ClassicalRun:
     """A topology under AMBER14 and flexible TIP3P water."""
 
