@@ -92,6 +92,20 @@ def test_a_cluster_has_contacts_and_bonds_but_no_distribution(tmp_path, capsys):
     assert "H-O 1.930" in printed
     assert "O-O 2.900" in printed
     assert "H-O           4" in printed
+    assert "as near as bonded, below 1.15 sums of covalent radii: none" in printed
+
+
+def test_a_bond_that_forms_is_told(tmp_path, capsys):
+    positions = np.array([[0, 0, 0], [0.97, 0, 0], [-0.24, 0.94, 0], [2.9, 0, 0], [3.2, 0.92, 0], [3.2, -0.92, 0]])
+    near = positions.copy()
+    near[3:, 0] -= 0.88
+    ase.io.write(tmp_path / "a.extxyz", [ase.Atoms("OHHOHH", positions), ase.Atoms("OHHOHH", near)])
+    assert analyze(tmp_path / "a.extxyz", "--json", tmp_path / "a.json") == 0
+    assert "as near as bonded, below 1.15 sums of covalent radii: 1 H-O (1.050 Å)" in capsys.readouterr().out
+    assert json.loads((tmp_path / "a.json").read_text())["formed"]["H-O"] == {
+        "number": 1,
+        "closest": pytest.approx(1.05),
+    }
 
 
 def test_a_short_log_gives_the_temperature_and_says_why_no_drift(tmp_path, capsys):

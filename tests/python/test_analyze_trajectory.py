@@ -151,6 +151,24 @@ def test_a_bond_that_was_ever_too_long_is_broken():
     assert strict.broken.all()
 
 
+def test_a_water_that_falls_onto_another_is_as_near_as_bonded():
+    frame = water_frame()
+    outward = (frame.positions[1] - frame.positions[0]) / np.linalg.norm(frame.positions[1] - frame.positions[0])
+    fallen = {}
+    for length in (1.05, 1.08, 1.2):  # the limit is 1.15 * (0.66 + 0.31) = 1.1155
+        positions = frame.positions.copy()
+        place = positions[1] + length * outward + np.diag(frame.cell)  # wrapped elsewhere: the nearest image counts
+        positions[6:9] += place - positions[6]
+        fallen[length] = Frame(frame.numbers, positions, frame.cell, PERIODIC)
+    met = 1 * len(frame.numbers) + 6
+    bonds, counts = count([frame, fallen[1.08], fallen[1.05], fallen[1.08]])
+    assert bonds.formed[met] == pytest.approx(1.05)
+    assert min(bonds.formed_names()["H-O"]) == counts.closest()["H-O"]
+    assert not count([frame])[0].formed
+    assert met not in count([frame, fallen[1.2]])[0].formed
+    assert met not in count([fallen[1.05]])[0].formed  # a bond of the first frame
+
+
 def test_ions_have_no_bonds():
     positions = np.array([[0, 0, 0], [2.4, 0, 0], [2.4, 0.97, 0], [7, 7, 7], [8.3, 7, 7]])
     frame = Frame(np.array([19, 8, 1, 17, 1]), positions, np.eye(3) * 12, PERIODIC)

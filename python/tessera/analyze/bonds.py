@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Covalent bonds of the first frame, and which of them break."""
+"""Covalent bonds of the first frame, which of them break, and other pairs that come as near as bonded ones."""
 
 from collections.abc import Mapping
 
@@ -14,6 +14,9 @@ from tessera.build.pairs import close_pairs
 BONDED = 1.2
 #: A bond is broken when longer than this times that sum: O-H 1.31 Å, C-H 1.44 Å, C-C 2.05 Å.
 BROKEN = 1.35
+#: Two atoms without one or two bonds between them that come closer than this times that sum are as near as bonded: O-H
+#: 1.12 Å, O-O 1.52 Å. Strong hydrogen bonds, O-H 1.3 Å, stay outside.
+FORMED = 1.15
 #: Metals that are ions in water: no covalent bonds. A hydrogen near a halide is a hydrogen bond.
 IONS = (3, 11, 12, 19, 20, 30, 37, 55)
 HALOGENS = (9, 17, 35, 53)
@@ -32,17 +35,16 @@ class Bonds:
         limits: [bonds], Å.
         longest: [bonds], Å, over the frames seen.
         broken: [bonds], whether the bond was ever longer than its limit.
+        formed: shortest distance (Å) of each other pair that was as near as bonded, by `i * N + j`, i < j.
     """
 
     def __init__(self, frame: Frame, limits: Mapping[str, float]) -> None:
-        radii = np.where(np.isin(frame.numbers, IONS), 0.0, covalent_radii[frame.numbers])
+        self._numbers = frame.numbers
+        self._radii = radii = np.where(np.isin(frame.numbers, IONS), 0.0, covalent_radii[frame.numbers])
         first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         reach = max(2 * BONDED * float(radii.max()), 1e-3)
         for found in close_pairs(frame.positions, frame.cell, frame.periodic, reach, once=True):
-            pair = np.stack([frame.numbers[found.i], frame.numbers[found.j]])
-            hydrogen_halide = (pair == 1).any(axis=0) & np.isin(pair, HALOGENS).any(axis=0)
-            both = (radii[found.i] > 0) & (radii[found.j] > 0)
-            keep = both & ~hydrogen_halide & (found.distance < BONDED * (radii[found.i] + radii[found.j]))
+            keep = self._is_within(BONDED, found.i, found.j, found.distance)
             first.append(found.i[keep])
             second.append(found.j[keep])
         self.first, self.second = np.concatenate(first), np.concatenate(second)
@@ -55,6 +57,7 @@ class Bonds:
         self.longest = np.zeros(len(self.first))
         self.broken = np.zeros(len(self.first), bool)
         self.excluded = self._near_keys(len(frame.numbers))
+        self.formed: dict[int, float] = {}
 
     def follow(self, frame: Frame) -> None:
         """Measure all bonds in a frame, to the nearest image."""
@@ -64,6 +67,28 @@ class Bonds:
         lengths = np.linalg.norm(vectors, axis=1)
         self.longest = np.maximum(self.longest, lengths)
         self.broken |= lengths > self.limits
+
+    def note_contacts(self, i: np.ndarray, j: np.ndarray, distance: np.ndarray) -> None:
+        """Remember those of a frame's pairs (i < j, Å) that are as near as bonded; pairs in `excluded` are left out."""
+        near = self._is_within(FORMED, i, j, distance)
+        keys = i[near] * len(self._numbers) + j[near]
+        for key, length in zip(keys.tolist(), distance[near].tolist(), strict=True):
+            self.formed[key] = min(length, self.formed.get(key, np.inf))
+
+    def formed_names(self) -> dict[str, list[float]]:
+        """Distances (Å) of `formed` by pair name."""
+        by_name: dict[str, list[float]] = {}
+        for key, length in self.formed.items():
+            name = pair_name(*(int(self._numbers[atom]) for atom in divmod(key, len(self._numbers))))
+            by_name.setdefault(name, []).append(length)
+        return dict(sorted(by_name.items()))
+
+    def _is_within(self, factor: float, i: np.ndarray, j: np.ndarray, distance: np.ndarray) -> np.ndarray:
+        """Whether pairs that can be bonded are closer than `factor` times the sum of covalent radii."""
+        numbers, radii = self._numbers, self._radii
+        pair = np.stack([numbers[i], numbers[j]])
+        hydrogen_halide = (pair == 1).any(axis=0) & np.isin(pair, HALOGENS).any(axis=0)
+        return (radii[i] > 0) & (radii[j] > 0) & ~hydrogen_halide & (distance < factor * (radii[i] + radii[j]))
 
     def _near_keys(self, num_atoms: int) -> np.ndarray:
         """Pairs with one or two bonds between them, as sorted `i * N + j`, i < j."""

@@ -82,8 +82,9 @@ class PairCounts:
             place = np.searchsorted(self._bonds.excluded, keys)
             bonded = self._bonds.excluded[np.minimum(place, len(self._bonds.excluded) - 1)] == keys \
                 if len(self._bonds.excluded) else np.zeros(len(keys), bool)  # fmt: skip
-            distance = found.distance[~bonded]
-            a, b = self._index[found.i[~bonded]], self._index[found.j[~bonded]]
+            i, j, distance = found.i[~bonded], found.j[~bonded], found.distance[~bonded]
+            self._bonds.note_contacts(i, j, distance)
+            a, b = self._index[i], self._index[j]
             code = np.minimum(a, b) * size + np.maximum(a, b)
             np.minimum.at(self._closest, code, distance)
             bins = (distance / self._edges[1]).astype(np.int64)

@@ -42,7 +42,8 @@ class Summary:
         frames: frames analysed.
         peaks: first shells by pair.
         bonds: by pair: number, longest (Å), limit (Å), broken.
-        closest: shortest distance by pair, Å, bonded pairs left out.
+        closest: shortest distance by pair, Å, pairs with one or two bonds between them left out.
+        formed: of these, by pair: number of pairs that were as near as bonded ones, and the shortest distance (Å).
         temperature: mean and standard deviation, K.
         drift: slope, error (µeV/atom/ps), scatter (µeV/atom), time (ps).
     """
@@ -51,6 +52,7 @@ class Summary:
     peaks: dict[str, Peak] = field(default_factory=dict)
     bonds: dict[str, dict[str, float]] = field(default_factory=dict)
     closest: dict[str, float] = field(default_factory=dict)
+    formed: dict[str, dict[str, float]] = field(default_factory=dict)
     temperature: dict[str, float] = field(default_factory=dict)
     drift: dict[str, float] = field(default_factory=dict)
 

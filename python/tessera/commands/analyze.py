@@ -10,7 +10,7 @@ import numpy as np
 from ase.data import chemical_symbols
 from tqdm import tqdm
 
-from tessera.analyze.bonds import Bonds
+from tessera.analyze.bonds import FORMED, Bonds
 from tessera.analyze.distributions import LEAST_PAIRS, Distribution, PairCounts, Peak, first_shell
 from tessera.analyze.frames import Frame, read_frames
 from tessera.analyze.names import parse_pair
@@ -116,6 +116,8 @@ def analyze_trajectory(
         summary.frames += 1
     summary.closest = counts.closest()
     summary.bonds = bond_table(bonds)
+    formed = bonds.formed_names()
+    summary.formed = {name: {"number": len(found), "closest": min(found)} for name, found in formed.items()}
     lines = [f"{summary.frames} frames of {len(frame.numbers)} atoms", ""]
     distributions = []
     if all(frame.periodic):
@@ -124,7 +126,7 @@ def analyze_trajectory(
         lines += list(describe_distributions(distributions, summary.peaks, reach))
     else:
         lines.append("no distributions: the frames are not periodic along all axes, so there is no density")
-    lines += ["", *describe_bonds(summary.bonds), "", *describe_contacts(summary.closest)]
+    lines += ["", *describe_bonds(summary.bonds), "", *describe_contacts(summary)]
     return distributions, lines, {chemical_symbols[number] for number in frame.numbers}
 
 
@@ -193,12 +195,14 @@ def describe_bonds(table: dict[str, dict[str, float]]) -> Iterator[str]:
         yield f"{name:<6} {row['number']:>8} {row['longest']:>10.3f} {row['limit']:>8.2f} {row['broken']:>7}"
 
 
-def describe_contacts(closest: dict[str, float]) -> Iterator[str]:
-    """Closest pairs, nearest first."""
+def describe_contacts(summary: Summary) -> Iterator[str]:
+    """Closest pairs, nearest first, and those that are as near as bonded ones."""
     yield "closest pairs without one or two bonds between them, Å"
-    ordered = sorted(closest.items(), key=lambda item: item[1])
+    ordered = sorted(summary.closest.items(), key=lambda item: item[1])
     for start in range(0, len(ordered), 7):
         yield "  ".join(f"{name} {distance:.3f}" for name, distance in ordered[start : start + 7])
+    found = (f"{row['number']} {name} ({row['closest']:.3f} Å)" for name, row in summary.formed.items())
+    yield f"as near as bonded, below {FORMED:g} sums of covalent radii: {', '.join(found) or 'none'}"
 
 
 def analyze_log(arguments: argparse.Namespace, summary: Summary) -> tuple[Run, Drift | None, list[str]]:
