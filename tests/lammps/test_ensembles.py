@@ -137,11 +137,14 @@ def rebuilds(done: Finished) -> int:
 
 @pytest.mark.parametrize(("style", "ranks"), [("cg", 2), ("fire", 2)])
 def test_minimizers_reach_one_minimum_on_one_rank_and_many(tmp_path, demo, style, ranks):
+    """From beside a minimum: on the way down from elsewhere rounding chooses between many."""
     write_data(tmp_path / "box.data", water((1, 1, 2), seed=8), ["H", "O"])
+    down = f"min_style {style}\nmin_modify norm max\nminimize 0 {FORCE_NORM} 300 600\n"
+    beside = "displace_atoms all random 0.02 0.02 0.02 17\nwrite_data box.data nocoeff\n"
+    run_well(start(demo) + down + beside, tmp_path, ranks=1)
     tables = []
     for count in (1, ranks):
-        script = start(demo) + f"min_style {style}\nmin_modify norm max\nminimize 0 {FORCE_NORM} 300 600\n"
-        tables.append(thermo(run_well(script, tmp_path, ranks=count).text)[0])
+        tables.append(thermo(run_well(start(demo) + down, tmp_path, ranks=count).text)[0])
         assert tables[-1]["PotEng"][-1] < tables[-1]["PotEng"][0] - 0.01
         assert tables[-1]["Fmax"][-1] < FORCE_NORM
     ends = [table["PotEng"][-1] for table in tables]
