@@ -104,34 +104,42 @@ def squeezed(cluster: Atoms, random: np.random.Generator) -> Iterator[Atoms]:
         yield copy
 
 
-def touched(residue: Start, other: Start, random: np.random.Generator) -> Iterator[Start]:
-    """Yield copies of a molecule to an atom of which a water, an ion or `other` comes from outside, down to 0.75 Å.
-
-    Any atom may be met, so also hydrogens of carbon, to which nothing comes in a liquid unless a model lets it.
-    """
+def _partner(other: Start, random: np.random.Generator) -> Start:
+    """Draw a water, an ion or `other`."""
     name = str(random.choice(["water", "water", "water", "other", "other", "K", "Cl"]))
-    partner = _water(random, strained=False) if name == "water" else other.atoms if name == "other" else Atoms(name)
-    center, met = int(random.integers(len(residue.atoms))), int(random.integers(len(partner)))
+    if name == "other":
+        return other
+    atoms = _water(random, strained=False) if name == "water" else Atoms(name)
+    atoms.info["charge"] = {"K": 1, "Cl": -1}.get(name, 0)
+    return Start(atoms, np.array([CLASSICAL[symbol] for symbol in atoms.get_chemical_symbols()]))
+
+
+def touched(residue: Start, other: Start, random: np.random.Generator) -> Iterator[Start]:
+    """Yield copies of a residue with a water, an ion or `other` near any of its atoms, from outside, down to 0.75 Å.
+
+    Hydrogens of carbon are met, too: in a liquid nothing comes to them, unless a model lets it.
+    """
+    partner = _partner(other, random)
+    center, met = int(random.integers(len(residue.atoms))), int(random.integers(len(partner.atoms)))
     points, place = residue.atoms.positions, residue.atoms.positions[center]
     outward = place - points[np.linalg.norm(points - place, axis=1) < 2.2].mean(0)
     outward /= np.linalg.norm(outward) + 1e-9
-    owner = np.repeat([0, 1], [len(points), len(partner)])
+    owner = np.repeat([0, 1], [len(points), len(partner.atoms)])
     for _ in range(100):
         direction = outward + 0.5 * random.standard_normal(3)
         direction /= np.linalg.norm(direction)
-        turned = (partner.positions - partner.positions[met]) @ _turn(random).T
-        cluster = residue.atoms + Atoms(partner.numbers, turned + place + 3.0 * direction)
+        turned = (partner.atoms.positions - partner.atoms.positions[met]) @ _turn(random).T
+        cluster = residue.atoms + Atoms(partner.atoms.numbers, turned + place + 3.0 * direction)
         if _is_apart(cluster, owner):
             break
     else:
         return
-    own = [CLASSICAL[symbol] for symbol in partner.get_chemical_symbols()] if name != "other" else other.parameters
-    charge = {"K": 1, "Cl": -1, "other": other.atoms.info["charge"]}.get(name, 0) + residue.atoms.info["charge"]
+    parameters = np.vstack([residue.parameters, partner.parameters])
     for distance in random.uniform(0.75, 3.0, 4):
         copy = cluster.copy()
         copy.positions[owner == 1] += (distance - 3.0) * direction
-        copy.info["charge"] = charge
-        yield Start(copy, np.vstack([residue.parameters, own]))
+        copy.info["charge"] = residue.atoms.info["charge"] + partner.atoms.info["charge"]
+        yield Start(copy, parameters)
 
 
 class ClassicalRun:
