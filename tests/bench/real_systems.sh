@@ -161,7 +161,7 @@ unfix motion
 velocity all scale 300.0
 fix bath all langevin 300.0 300.0 0.1 8124
 fix motion all nve
-dump trajectory all custom $(steps 850) $1.dump id element xu yu zu
+dump trajectory all custom $(steps 400) $1.dump id element xu yu zu
 dump_modify trajectory sort id element $3
 timer timeout $(hours $((time_left > 70 ? time_left - 65 : 5))) every 20
 run $(($4 - gentle))

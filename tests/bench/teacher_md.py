@@ -113,7 +113,8 @@ class Teacher:
         self._others = torch.tensor(np.flatnonzero(~ions), device=device)
         self._potassium = ClassicalPotassium(first, device) if ions.any() else None
         self._batch = _template(calculator, [box[~ions] for box in boxes], -int(ions.sum())).to(device).to_dict()
-        steps = torch.arange(-2, 3, device=device, dtype=torch.float64)
+        most = math.ceil((REACH + SKIN) / self.length)
+        steps = torch.arange(-most, most + 1, device=device, dtype=torch.float64)
         self._images = torch.cartesian_prod(steps, steps, steps)
         self._listed: Tensor | None = None
 
