@@ -89,7 +89,7 @@ def test_nothing_falls_onto_the_hydrogens_of_carbon(name):
 
     costs = [energy(hydrogen, near) - energy(hydrogen, 3.0) for hydrogen in hydrogens]
     assert len(costs) == 10
-    assert min(costs) > 0.4 * least  # half of it is found; without such frames 0.1 (water) and 0.3 (Cl-)
+    assert min(costs) > 0.7 * least  # 0.88 of it is found; without such frames 0.1 (water) and 0.3 (Cl-)
 
 
 def test_the_demo_model_states_its_layout():

@@ -43,8 +43,9 @@ def draw_terms(axes: Axes, logs: Sequence[Mapping[str, Sequence[float]]]) -> Non
 
 def draw_errors(axes: Axes, metrics: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
     """Force errors of each kind of held-out frame, root mean square, for the start and after each stage."""
-    kinds = [kind for kind in next(iter(metrics.values())) if kind != "all"]
-    for kind in sorted(kinds, key=lambda kind: -metrics["start"][kind]["forces"]):
+    first = next(iter(metrics.values()))
+    kinds = [kind for kind in first if kind != "all"]
+    for kind in sorted(kinds, key=lambda kind: -first[kind]["forces"]):
         errors = [of_model[kind]["forces"] for of_model in metrics.values()]
         axes.plot(list(metrics), errors, "o-", label=kind, markersize=4)
     axes.set(ylabel="force error (meV/Å)", yscale="log", title="held-out frames", xlim=(-0.2, len(metrics) - 0.8))
