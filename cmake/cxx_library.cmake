@@ -20,7 +20,7 @@ function(require_shared_cxx_library)
     message(FATAL_ERROR "C++ compiler: expected objdump to read what it links, found none at '${CMAKE_OBJDUMP}'; install "
                         "binutils, or configure with -DCMAKE_OBJDUMP=")
   endif()
-  if(NOT headers MATCHES "NEEDED +lib(std)?c\\+\\+[^\n]*\\.so")
+  if(NOT headers MATCHES "NEEDED +libstdc\\+\\+\\.so")
     message(FATAL_ERROR "C++ compiler: expected one whose libraries ask for the shared C++ library (libstdc++.so), as torch's "
                         "do, found that those of ${CMAKE_CXX_COMPILER} ask for none: they would crash beside torch. Set CXX "
                         "to another compiler (CXX=/usr/bin/g++), or take -static-libstdc++ and -nostdlib++ out of its flags")

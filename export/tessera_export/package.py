@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from torch._inductor import config as inductor_config
 from torch._inductor import cpu_vec_isa
 from torch.export import ExportedProgram
 
+from tessera.cxx_compiler import CxxCompilerError, find_cxx_compiler
 from tessera_export.errors import ExportError
 
 #: Key of the passport in the package's metadata.
@@ -73,13 +73,12 @@ def check_compiler() -> None:
     """Look for the C++ compiler that Inductor will call, before minutes of work.
 
     Raises:
-        ExportError: there is none.
+        ExportError: there is none, or it is unfit (`tessera.cxx_compiler`).
     """
-    name = os.environ.get("CXX", "g++")
-    if shutil.which(name) is None:
-        raise ExportError(
-            f"C++ compiler: expected {name} on PATH, found none; install it (Debian: apt-get install g++) or set CXX"
-        )
+    try:
+        find_cxx_compiler()
+    except CxxCompilerError as error:
+        raise ExportError(f"C++ compiler: {error}") from error
 
 
 #: Settings that a correct artifact needs on any device.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Bad input to tessera-export: a message that names expected and found, exit code 2, no file."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,25 @@ def test_a_missing_compiler_is_named_before_any_work(
     monkeypatch.setenv("CXX", "no-such-compiler")
     text = refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt")
     assert "expected no-such-compiler on PATH" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ("-static-libstdc++", "expected one whose programs ask for the shared C++ library (libstdc++.so)"),
+        ("--no-such-option", "expected one that links a shared library"),
+    ],
+)
+def test_an_unfit_compiler_is_named_before_any_work(capsys, tmp_path: Path, monkeypatch, option, complaint) -> None:
+    """What the first compiles does not load beside torch, and its text says nothing of the cause."""
+    compiler = tmp_path / "g++"
+    compiler.write_text(f'#!/bin/sh\nexec {shutil.which("g++")} {option} "$@"\n', encoding="utf-8")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    text = refused(capsys, tmp_path / "m.pt2", DEMO / "tessera-demo.pt")
+    assert f"C++ compiler: {complaint}" in text
+    assert f"found that those of {compiler} ask for none" in text or f"found that {compiler} does not" in text
+    assert "set CXX to another" in text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tessera
+from tessera.cxx_compiler import CxxCompilerError, find_cxx_compiler
 
 PACKAGE = Path(tessera.__file__).parent
 LOWEST_TORCH = (2, 11)
@@ -86,10 +87,11 @@ def check_torch() -> Finding:
 
 def check_compiler() -> Finding:
     """Look for the compiler that tessera-export calls; running an artifact needs none."""
-    name = os.environ.get("CXX", "g++")
-    path = shutil.which(name)
-    advice = "install g++ (Debian: apt-get install g++) or set CXX; only tessera-export needs it"
-    return found(path) if path else missing(f"no {name} on PATH", advice)
+    try:
+        return found(find_cxx_compiler())
+    except CxxCompilerError as error:
+        text, _, advice = str(error).partition("; ")
+        return missing(text, f"{advice}; only tessera-export needs it")
 
 
 def check_libraries() -> Finding:
