@@ -68,14 +68,17 @@ class Case:
         self.row = (pair * (INTERVALS + reference.SPLINE_ROWS - 1) + interval).cuda()
         self.fraction = (place - interval).float().cuda()
         self.envelope = torch.rand(num_edges, generator=generator, device="cuda")
-        self.factor = torch.ones(num_edges, 1, device="cuda")
+        self.slope = torch.randn(num_edges, generator=generator, device="cuda")
         self.harmonics = random(num_edges, ROWS)
         self.active = torch.ones(num_edges, dtype=torch.bool, device="cuda")
         self.grad = random(num_rows, 1, PLANES, HEADS)
         self.grad_sum = random(num_rows, ROWS, CHANNELS)
 
     def attention_arguments(self) -> tuple[torch.Tensor, ...]:
-        return (self.query, self.payload, self.table, self.row, self.fraction, self.envelope, self.factor, self.active)
+        """All but the index of the list; no factor."""
+        return (
+            self.query, self.payload, self.table, self.row, self.fraction, self.envelope, self.slope, None, self.active
+        )  # fmt: skip
 
     def numbers(self) -> tuple[int, int]:
         return self.edges.num_owned, self.edges.receiver.shape[0]
@@ -92,16 +95,16 @@ def attention_kernels(case: Case) -> dict[str, Callable[[], object]]:
     inputs = case.attention_arguments()
     index = (edges.receiver, edges.sender, edges.receiver_range, edges.sender_order, edges.sender_range)
     message, kept = operators.table_attention(*inputs, *index, False)  # noqa: FBT003
-    *_, products = operators.table_attention_backward_receivers(
-        case.grad, message, kept, *inputs, edges.sender, edges.receiver_range, False  # noqa: FBT003
+    *_, terms = operators.table_attention_backward_receivers(
+        case.grad, message, kept, *inputs, edges.receiver, edges.sender, edges.receiver_range, False  # noqa: FBT003
     )  # fmt: skip
     return {
         "forward": lambda: operators.table_attention(*inputs, *index, False),  # noqa: FBT003
         "backward receivers": lambda: operators.table_attention_backward_receivers(
-            case.grad, message, kept, *inputs, edges.sender, edges.receiver_range, False  # noqa: FBT003
+            case.grad, message, kept, *inputs, edges.receiver, edges.sender, edges.receiver_range, False  # noqa: FBT003
         ),
         "backward senders": lambda: operators.table_attention_backward_senders(
-            case.grad, kept, products, *inputs, edges.receiver, edges.sender_order, edges.sender_range, False  # noqa: FBT003
+            case.grad, terms, *inputs, edges.receiver, edges.sender_order, edges.sender_range, False  # noqa: FBT003
         ),
     }  # fmt: skip
 
@@ -156,7 +159,7 @@ def table_sum_lines(case: Case) -> list[str]:
     ]  # fmt: skip
 
 
-def composed_attention(query, payload, table, row, fraction, envelope, factor, active, edges, is_smooth):
+def composed_attention(query, payload, table, row, fraction, envelope, slope, factor, active, edges, is_smooth):  # noqa: ARG001
     """The same message from the compiled operators: splines in torch, edges x heads in memory."""
     gates = reference.spline(table, row, fraction)
     key, value = payload[:, :SCALARS].transpose(1, 2), payload[:, SCALARS:].reshape(-1, ROWS, CHANNELS)
@@ -165,15 +168,16 @@ def composed_attention(query, payload, table, row, fraction, envelope, factor, a
     weight = torch.exp(score - largest.detach()[edges.receiver]) * envelope[:, None]
     floor = 1.0 if is_smooth else torch.exp(largest - largest.detach())
     normalizer = ops.segment_sum(weight, edges) + reference.NORMALIZER_FLOOR * floor
-    summed = ops.weighted_sum((weight * gates[:, 1])[:, None] * factor[:, :, None], value, edges)
+    summed = ops.weighted_sum((weight * gates[:, 1])[:, None], value, edges)
     return summed.view(-1, 1, PLANES, HEADS) / normalizer[:, None, None]
 
 
 def step_of(function: Callable[..., torch.Tensor], case: Case) -> list[torch.Tensor]:
     """Forward and backward pass of one attention."""
-    query, payload, table, row, fraction, envelope, factor, active = case.attention_arguments()
-    leaves = [tensor.detach().requires_grad_() for tensor in (query, payload, fraction, envelope)]
-    message = function(leaves[0], leaves[1], table, row, leaves[2], leaves[3], factor, active, case.edges, False)  # noqa: FBT003
+    query, payload, table, row, fraction, envelope, slope, factor, active = case.attention_arguments()
+    leaves = [tensor.detach().requires_grad_() for tensor in (query, payload, fraction)]
+    linked = envelope + slope * (leaves[2] - fraction)  # as of one distance
+    message = function(leaves[0], leaves[1], table, row, leaves[2], linked, slope, factor, active, case.edges, False)  # noqa: FBT003
     return [message.detach(), *torch.autograd.grad((message * case.grad).sum(), leaves)]
 
 

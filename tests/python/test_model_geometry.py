@@ -9,7 +9,15 @@ import torch
 
 from tessera.kernels import reference
 from tessera.model import Graph, Stage, build_graph, edge_list
-from tessera.model.geometry import EdgeGeometry, bell_envelope, envelope, radial_basis
+from tessera.model.geometry import (
+    EdgeGeometry,
+    bell_envelope,
+    bell_envelope_slope,
+    envelope,
+    envelope_slope,
+    radial_basis,
+)
+from tessera.model.spline_table import SplineTable
 from tessera.model.weights import AttentionWeights
 from tessera.testing import random_model, small_config
 
@@ -62,6 +70,25 @@ def test_the_factored_envelope_is_the_published_polynomial():
     published = 1 - 21 * x**5 + 35 * x**6 - 15 * x**7
     torch.testing.assert_close(envelope(4.0 * x, 4.0), published, rtol=0, atol=1e-13)  # the polynomial itself cancels
     assert not envelope(torch.tensor([4.0, 7.0, 4e3]), 4.0).any()
+
+
+@pytest.mark.parametrize(
+    ("function", "slope", "extents"),
+    [(envelope, envelope_slope, (4.0,)), (bell_envelope, bell_envelope_slope, (0.1, 3.9))],
+    ids=["published", "bell"],
+)
+def test_the_slope_of_an_envelope_is_its_derivative(function, slope, extents):
+    distance = torch.linspace(0.01, 4.5, 90, dtype=torch.float64, requires_grad=True)
+    (expected,) = torch.autograd.grad(function(distance, *extents).sum(), distance)
+    assert expected.abs().max() > 0.4
+    torch.testing.assert_close(slope(distance.detach(), *extents), expected, rtol=0, atol=1e-13)
+
+
+def test_inactive_edges_have_no_slope_and_others_that_of_an_interval():
+    table = SplineTable(torch.zeros(1, 2, 1), 4.0, 20)
+    found = prepare(star([1.0, 3.0, 4.5]), STAGE).envelope_slope(table)
+    expected = envelope_slope(torch.tensor([1.0, 3.0], dtype=torch.float64), 4.0) * 0.2
+    torch.testing.assert_close(found, torch.cat([expected, torch.zeros(1)]).to(found), rtol=1e-12, atol=0)
 
 
 def test_the_bell_envelope_is_one_in_the_middle_and_zero_outside():

@@ -50,10 +50,12 @@ def attention_cases(edges, heads, active, dtype):
     place = spline_place(count, (2, heads), dtype)
     envelope = torch.where(active, uniform(count, dtype, seed=4), 0.0).detach().requires_grad_()
     found = {}
-    for name, moments, is_smooth in (("exact", 1, False), ("smooth", 1, True), ("first-order", 3, False)):
-        rest = [envelope, values(count, moments, dtype=dtype, seed=3), active]
-        found[f"edge_attention, {name}"] = ([query, payload, gates, *rest], [is_smooth])
-        found[f"table_attention, {name}"] = ([query, payload, *place, *rest], [is_smooth])
+    slope = values(count, dtype=dtype, seed=7).detach()
+    kinds = (("exact", 1, False), ("smooth", 1, True), ("first-order", 3, False), ("no factor", 0, False))
+    for name, moments, is_smooth in kinds:
+        rest = [values(count, moments, dtype=dtype, seed=3) if moments > 0 else None, active]
+        found[f"edge_attention, {name}"] = ([query, payload, gates, envelope, *rest], [is_smooth])
+        found[f"table_attention, {name}"] = ([query, payload, *place, envelope, slope, *rest], [is_smooth])
     return found
 
 
@@ -76,7 +78,7 @@ def outcome(kernels, name, edges, width, dtype):
     result = getattr(kernels, name.split(",")[0])(*before, edges, *after)
     if not result.dtype.is_floating_point:
         return [result]
-    inputs = [tensor for tensor in before if tensor.requires_grad]
+    inputs = [tensor for tensor in before if tensor is not None and tensor.requires_grad]
     weight = torch.randn(result.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(dtype)
     return [result, *torch.autograd.grad((result * weight).sum(), inputs, allow_unused=True, materialize_grads=True)]
 
@@ -223,11 +225,13 @@ def test_harmonics_that_are_no_whole_degrees_are_refused():
         )
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "nearest_edges"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "nearest_edges" and "no factor" not in name])
 def test_the_declared_shapes_and_derivatives_hold_for_torch(name):
     """torch's own checker: schema, fake outputs, autograd registration, tracing with symbolic extents."""
     edges = small_list()
     before, after = cases(edges, 4, 12, torch.float64)[name]
+    if name.startswith("table_attention"):
+        del before[6]  # the slope is for other kernels
     index = {
         "segment_sum": (edges.receiver, edges.receiver_range),
         "segment_max": (edges.receiver_range,),

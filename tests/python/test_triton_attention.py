@@ -26,8 +26,9 @@ from tessera.kernels import triton_attention_ops
 from tessera.ops import triton_edges
 
 KINDS = (EDGE, TABLE)
-#: Scalars and value planes a head, heads, moments; 3 heads leave a lane idle; the tests split heads over blocks of 2.
-SHAPES = [(2, 3, 4, 1), (2, 2, 3, 3)]
+#: Scalars and value planes a head, heads, moments; 3 heads leave a lane idle; 0: one moment, no factor.
+#: The tests split heads over blocks of 2.
+SHAPES = [(2, 3, 4, 1), (2, 2, 3, 3), (2, 3, 4, 0)]
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +87,7 @@ def test_inactive_edges_are_not_read_and_get_no_gradient(kind, is_smooth):
     clean = attention_outcome(triton_edges, edges, kind, inputs, is_smooth)
     dead = ~inputs["active"]
     poisoned = {name: value.detach().clone() for name, value in inputs.items()}
-    for name in ("gates", "fraction", "factor"):
+    for name in ("gates", "fraction", "slope", "factor"):
         if name in poisoned:
             poisoned[name][dead] = torch.nan
     found = attention_outcome(triton_edges, edges, kind, poisoned, is_smooth)

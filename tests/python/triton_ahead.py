@@ -39,6 +39,7 @@ from tessera.kernels import (
     triton_attention_backward,
     triton_attention_ops,
     triton_halves,
+    triton_records,
     triton_table_sum,
 )
 from tessera.model import E2Former, EdgeList, ModelConfig, Stage
@@ -47,7 +48,7 @@ from tessera.ops import gpu, triton_edges
 from tessera_export.trace import export_step, trace_step
 
 H200 = GPUTarget("cuda", 90, 32)
-INT64 = ("row", "sender", "receiver", "receiver_range", "sender_order", "sender_range")
+INT64 = ("row", "neighbor", "spare", "order", "index", "receiver_range", "sender_range")
 #: A constant of a compiled program comes as float64.
 TYPES = {"halves": "*fp16"}
 #: The paper's model: scalars, value planes, heads, width of each of the two maps of queries and keys.
@@ -96,7 +97,7 @@ def attention_kernels():
             launch = launch_of(HEADS)
             for has_table in (False, True):
                 yield kernel, {
-                    "HAS_TABLE": has_table, "IS_SMOOTH": False, "SCALARS": SCALARS, "VALUES": PLANES,
+                    "HAS_TABLE": has_table, "HAS_FACTOR": moments > 1, "IS_SMOOTH": False, "SCALARS": SCALARS, "VALUES": PLANES,
                     "MOMENTS": moments, "HEADS": HEADS, "BLOCK": launch.block, "ROWS": launch.rows,
                 }, launch.warps  # fmt: skip
 
@@ -108,6 +109,10 @@ def spills():
         gates = "table" if constants["HAS_TABLE"] else "gates"
         title = f"{kernel.fn.__name__} A={constants['MOMENTS']} rows={constants['ROWS']} {gates}"
         found[title] = compiled(kernel, constants, "fp32", num_warps=warps)
+    constants = {"HAS_TABLE": True, "IS_ORDERED": True, "WIDTH": triton_records.SLOPES_WIDTH,
+                 "BLOCK": triton_records.BLOCK}  # fmt: skip
+    kernel = triton_records.write_records
+    found[kernel.fn.__name__] = compiled(kernel, constants, "fp32", num_warps=triton_records.WARPS)
     for kernel in (triton_table_sum.table_sum_forward, triton_table_sum.table_sum_backward):
         constants = {"DEGREES": 3, "CHANNELS": 256, "BLOCK": triton_table_sum.channel_blocks(256)[0]}
         found[kernel.fn.__name__] = compiled(kernel, constants, "fp32")
@@ -127,14 +132,14 @@ def spills():
     return found
 
 
-def step(query, payload, table, row, fraction, envelope, factor, active, receiver, sender, receiver_range, sender_order,
+def step(query, payload, table, row, fraction, envelope, slope, factor, active, receiver, sender, receiver_range, sender_order,
          sender_range, harmonics, radial):  # fmt: skip
     """Attention and an embedding with all their gradients and rows in halves, as the exporter records them."""
     leaves = [x.detach().requires_grad_() for x in (query, payload, fraction, envelope, factor, harmonics)]
     query, payload, fraction, envelope, factor, harmonics = leaves
     edges = EdgeList(None, None, receiver, sender, receiver_range, sender_order, sender_range)
     message = triton_edges.table_attention(
-        query, payload, table, row, fraction, envelope, factor, active, edges, is_smooth=False
+        query, payload, table, row, fraction, envelope, slope, factor, active, edges, is_smooth=False
     )
     sums = triton_edges.table_sum(harmonics, radial, row, fraction, envelope, edges)
     total = message.square().sum() + sums.square().sum()
@@ -147,7 +152,7 @@ def step(query, payload, table, row, fraction, envelope, factor, active, receive
 def step_inputs():
     rows, extended, edges, heads = 37, 48, 171, 128
     index = torch.int64
-    shapes = [(rows, 8, heads), (extended, 26, heads), (300, 2, heads), (edges, index), (edges,), (edges,), (edges, 1),
+    shapes = [(rows, 8, heads), (extended, 26, heads), (300, 2, heads), (edges, index), (edges,), (edges,), (edges,), (edges, 3),
               (edges, torch.bool), (edges, index), (edges, index), (rows, 2, index), (edges, index),
               (extended, 2, index), (edges, 9), (300, 3, 256)]  # fmt: skip
     names = {rows: "N", extended: "M", edges: "E"}

@@ -28,7 +28,7 @@ def active_edges(num_edges: int) -> torch.Tensor:
 
 
 def attention_inputs(edges: EdgeList, kind: str, shape, scale: float = 1.0) -> dict[str, torch.Tensor]:
-    """Named inputs in float64; shape is (D, V, H, A)."""
+    """Named inputs in float64; shape is (D, V, H, A), and A = 0 stands for one moment without a factor."""
     scalars, planes, heads, moments = shape
     num_owned, num_edges = edges.num_owned, edges.receiver.shape[0]
     active = active_edges(num_edges)
@@ -43,7 +43,9 @@ def attention_inputs(edges: EdgeList, kind: str, shape, scale: float = 1.0) -> d
         inputs["row"] = torch.arange(num_edges) % (NUM_TABLE_ROWS - reference.SPLINE_ROWS + 1)
         inputs["fraction"] = values(num_edges, seed=4).sigmoid()
     inputs["envelope"] = values(num_edges, seed=5).abs()
-    inputs["factor"] = values(num_edges, moments, seed=6)
+    if kind == TABLE:
+        inputs["slope"] = 0.3 * values(num_edges, seed=7).detach()
+    inputs["factor"] = values(num_edges, moments, seed=6) if moments > 0 else None
     inputs["active"] = active
     return inputs
 
@@ -52,13 +54,20 @@ def attention_outcome(functions, edges, kind, inputs, is_smooth, dtype=torch.flo
     """Message and gradients of a random linear function of it, by name, on the CPU."""
     ready = {}
     for name, value in inputs.items():
-        if value.is_floating_point():
-            ready[name] = value.detach().to(device, dtype).requires_grad_(name != "table")
+        if value is None:
+            ready[name] = None
+        elif value.is_floating_point():
+            ready[name] = value.detach().to(device, dtype).requires_grad_(name not in {"table", "slope"})
         else:
             ready[name] = value.to(device)
-    message = getattr(functions, kind)(*ready.values(), moved(edges, device), is_smooth)
+    arguments = dict(ready)
+    if kind == TABLE:  # both depend on the distance, and both derivatives come as one, that of the fraction
+        moved_by = ready["fraction"] - ready["fraction"].detach()
+        envelope = ready["envelope"] = ready["envelope"].detach()
+        arguments["envelope"] = torch.where(ready["active"], envelope + ready["slope"] * moved_by, envelope)
+    message = getattr(functions, kind)(*arguments.values(), moved(edges, device), is_smooth)
     weight = torch.randn(message.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
-    leaves = {name: value for name, value in ready.items() if value.requires_grad}
+    leaves = {name: value for name, value in ready.items() if value is not None and value.requires_grad}
     gradients = torch.autograd.grad((message * weight.to(message)).sum(), list(leaves.values()))
     found = {"message": message, **dict(zip(leaves, gradients, strict=True))}
     return {name: value.detach().cpu() for name, value in found.items()}

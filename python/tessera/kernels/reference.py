@@ -63,8 +63,8 @@ def weighted_sum(weights: Tensor, values: Tensor, edges: EdgeList) -> Tensor:
 
 
 def edge_attention(
-    query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor, factor: Tensor, active: Tensor, edges: EdgeList,
-    is_smooth: bool,
+    query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor, factor: Tensor | None, active: Tensor,
+    edges: EdgeList, is_smooth: bool,
 ) -> Tensor:  # fmt: skip
     """Give what the neighbors tell each atom: scores, envelope-weighted softmax, gated sum of the senders' values.
 
@@ -77,7 +77,7 @@ def edge_attention(
         payload: of senders: D planes of keys, then V planes of values, [M, D + V, H].
         gates: score gates and output gates, [E, 2, H].
         envelope: p, [E]; inactive edges count as 0.
-        factor: f, one a moment, [E, A].
+        factor: f, one a moment, [E, A]; None: one moment of 1.
         active: the edges that count, bool [E].
         edges: the list.
         is_smooth: which floor F the normalizer has.
@@ -96,15 +96,20 @@ def edge_attention(
     weight = torch.exp(relative) * torch.where(active, envelope, torch.zeros_like(envelope))[:, None]
     normalizer = segment_sum(weight, edges) + NORMALIZER_FLOOR * floor
     sent = (weight * gates[:, 1])[:, None] * _rows(value, edges.sender)
-    moments = [segment_sum(factor[:, place, None, None] * sent, edges) for place in range(factor.shape[1])]
+    parts = [sent] if factor is None else [column[:, None, None] * sent for column in factor.unbind(1)]
+    moments = [segment_sum(part, edges) for part in parts]
     return torch.stack(moments, dim=1) / normalizer[:, None, None]
 
 
 def table_attention(
-    query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor, envelope: Tensor, factor: Tensor,
-    active: Tensor, edges: EdgeList, is_smooth: bool,
+    query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor, envelope: Tensor, slope: Tensor,  # noqa: ARG001
+    factor: Tensor | None, active: Tensor, edges: EdgeList, is_smooth: bool,
 ) -> Tensor:  # fmt: skip
-    """Give :func:`edge_attention` with gates from a spline, `table` [T, 2, H]; see :func:`spline`."""
+    """Give :func:`edge_attention` with gates from a spline, `table` [T, 2, H]; see :func:`spline`.
+
+    `slope` is the derivative of `envelope` by `fraction`, [E]: both depend on the distance alone. It is for kernels that
+    add both derivatives up at once, as one of `fraction`, and give `envelope` none; here each gets its own.
+    """
     return edge_attention(query, payload, spline(table, row, fraction), envelope, factor, active, edges, is_smooth)
 
 

@@ -19,6 +19,7 @@ from tessera.kernels.triton_edges import (
     store_planes,
     zero_planes,
 )
+from tessera.kernels.triton_records import NOTHING, gates_row_of, load_numbers, neighbor_of
 
 LOWEST = tl.constexpr(-(2.0**127))
 """Largest score of a row before its first edge. Not infinity, whose difference from itself is no number;
@@ -27,39 +28,39 @@ a power of two, which every type holds."""
 
 @triton.jit
 def attention_forward(
-    query, payload, gates, row, fraction, envelope, factor, active, sender, receiver_range, message, statistics,
-    num_rows,
-    HAS_TABLE: tl.constexpr, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr, VALUES: tl.constexpr,
-    MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+    query, payload, gates, index, numbers, factor, receiver_range, message, statistics, num_rows, num_edges,
+    HAS_TABLE: tl.constexpr, HAS_FACTOR: tl.constexpr, IS_SMOOTH: tl.constexpr, SCALARS: tl.constexpr,
+    VALUES: tl.constexpr, MOMENTS: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Write message [N, A, V, H] and statistics [N, 2 or 3, H]; one program serves ROWS receivers and BLOCK heads.
 
-    Each keeps the running maximum and sums of its edges (online softmax). Writes are not atomic; results repeat bit for
-    bit and do not depend on ROWS.
+    `index` and `numbers` are the records of the edges (`triton_records`); without HAS_FACTOR all factors are 1. Each
+    receiver keeps the running maximum and sums of its edges (online softmax). Writes are not atomic; results repeat bit
+    for bit and do not depend on ROWS.
     """
+    WIDTH: tl.constexpr = 8 if HAS_TABLE else 2
     dtype: tl.constexpr = payload.dtype.element_ty
     at, lane, is_row = own_lanes(num_rows, BLOCK, ROWS)
     place = tl.load(receiver_range + 2 * at).to(tl.int32)
     end = tl.where(is_row, tl.load(receiver_range + 2 * at + 1).to(tl.int32), place)
+    last = (num_edges - 1).to(tl.int32)
     queries = load_planes(query, at, lane, 0, SCALARS, SCALARS, HEADS, BLOCK)
     state = empty_state(MOMENTS * VALUES, ROWS * BLOCK, dtype)
     left = tl.max(end - place)
-    other = tl.load(sender + place, mask=place < end, other=0)
-    counts = (place < end) & tl.load(active + place, mask=place < end, other=0).to(tl.int1)
+    word = tl.load(index + place, mask=place < end, other=NOTHING)
     while left > 0:
-        key = load_planes(payload, other, lane, 0, SCALARS, SCALARS + VALUES, HEADS, BLOCK, counts)
-        value = load_planes(payload, other, lane, SCALARS, VALUES, SCALARS + VALUES, HEADS, BLOCK, counts)
-        next_place = place + 1
-        next_other = tl.load(sender + next_place, mask=next_place < end, other=0)
-        next_active = tl.load(active + next_place, mask=next_place < end, other=0).to(tl.int1)
-        gate = edge_gates(gates, row, fraction, place, counts, lane, HAS_TABLE, False, HEADS, BLOCK)
+        counts = word >= 0
+        other = neighbor_of(word)
+        key = load_planes(payload, other, lane, 0, SCALARS, SCALARS + VALUES, HEADS, BLOCK)
+        value = load_planes(payload, other, lane, SCALARS, VALUES, SCALARS + VALUES, HEADS, BLOCK)
+        of_edge = load_numbers(numbers, tl.minimum(place, last), 0, WIDTH, WIDTH)
+        gate = edge_gates(gates, gates_row_of(word), of_edge, counts, lane, HAS_TABLE, HEADS, BLOCK)
+        word = tl.load(index + place + 1, mask=place + 1 < end, other=NOTHING)
         score = gate[0] * dot_planes(queries, key, SCALARS)
-        p = tl.load(envelope + place, mask=counts, other=0.0)
+        p = tl.where(counts, of_edge[0], 0.0)
         factors = factor + place_of_factors(place, MOMENTS)
-        state = add_edge(state, score, gate[1], p, factors, value, counts, IS_SMOOTH, VALUES, MOMENTS)
-        counts = (next_place < end) & next_active
-        place = next_place
-        other = next_other
+        state = add_edge(state, score, gate[1], p, factors, value, counts, HAS_FACTOR, IS_SMOOTH, VALUES, MOMENTS)
+        place += 1
         left -= 1
     store_state(state, message, statistics, at, is_row, lane, IS_SMOOTH, VALUES * MOMENTS, HEADS, BLOCK)
 
@@ -82,10 +83,10 @@ def shift_of(largest, IS_SMOOTH: tl.constexpr):
 
 @triton.jit
 def add_edge(
-    state, score, output_gate, p, factors, value, counts, IS_SMOOTH: tl.constexpr, VALUES: tl.constexpr,
-    MOMENTS: tl.constexpr,
+    state, score, output_gate, p, factors, value, counts, HAS_FACTOR: tl.constexpr, IS_SMOOTH: tl.constexpr,
+    VALUES: tl.constexpr, MOMENTS: tl.constexpr,
 ):  # fmt: skip
-    """Add an edge of score a, envelope p and sender's values to each receiver's state; where it counts, or zeros."""
+    """Add an edge of score a, envelope p and sender's values to each receiver's state; p is 0 where none counts."""
     largest, total, ties, sums = state
     score = tl.where(counts, score, largest)
     new_largest = tl.maximum(largest, score)
@@ -96,7 +97,9 @@ def add_edge(
     ties = tl.where(score > largest, 1.0, ties + tl.where(counts & (score == largest), 1.0, 0.0))
     new_sums = ()
     for moment in tl.static_range(MOMENTS):
-        share = weight * output_gate * tl.load(factors + moment, mask=counts, other=0.0)
+        share = weight * output_gate
+        if HAS_FACTOR:
+            share *= tl.load(factors + moment, mask=counts, other=0.0)
         for plane in tl.static_range(VALUES):
             new_sums = new_sums + (tl.fma(share, value[plane], sums[moment * VALUES + plane] * scale),)
     return new_largest, tl.fma(total, scale, weight), ties, new_sums

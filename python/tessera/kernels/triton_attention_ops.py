@@ -14,6 +14,7 @@ from torch.library import triton_op, wrap_triton
 
 from tessera.kernels.triton_attention import attention_forward
 from tessera.kernels.triton_attention_backward import attention_backward_receivers, attention_backward_senders
+from tessera.kernels.triton_records import PLAIN_WIDTH, SLOPES_WIDTH, WEIGHTS_WIDTH, EdgeNumbers, edge_records
 
 
 class Launch(NamedTuple):
@@ -58,149 +59,160 @@ def senders_launch(num_heads: int) -> Launch:
     return choose_launch(num_heads, SENDERS_WARPS)
 
 
-def _constants(query: Tensor, payload: Tensor, factor: Tensor, launch: Launch) -> dict[str, int]:
+def _constants(
+    query: Tensor, payload: Tensor, factor: Tensor | None, row: Tensor | None, is_smooth: bool, launch: Launch
+) -> dict[str, int | bool]:
     """Constants that all kernels are specialised by."""
     return {
+        "HAS_TABLE": row is not None,
+        "HAS_FACTOR": factor is not None,
+        "IS_SMOOTH": is_smooth,
         "SCALARS": query.shape[1],
         "VALUES": payload.shape[1] - query.shape[1],
-        "MOMENTS": factor.shape[1],
+        "MOMENTS": _moments(factor),
         "HEADS": query.shape[2],
         "BLOCK": launch.block,
         "ROWS": launch.rows,
+        "num_warps": launch.warps,
     }
 
 
-def _num_statistics(is_smooth: bool) -> int:
-    """Planes of the statistics: ties count only where the floor follows the largest score."""
-    return 2 if is_smooth else 3
+def _moments(factor: Tensor | None) -> int:
+    return 1 if factor is None else factor.shape[1]
+
+
+def _width(row: Tensor | None, table_width: int) -> int:
+    """Numbers of a record, which holds weights where there is a table."""
+    return PLAIN_WIDTH if row is None else table_width
 
 
 def _forward(
-    query: Tensor, payload: Tensor, gates: Tensor, row: Tensor | None, fraction: Tensor | None, envelope: Tensor,
-    factor: Tensor, active: Tensor, sender: Tensor, receiver_range: Tensor, is_smooth: bool,
+    query: Tensor, payload: Tensor, gates: Tensor, of_edges: EdgeNumbers, factor: Tensor | None, receiver: Tensor,
+    sender: Tensor, receiver_range: Tensor, is_smooth: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    num_rows, num_heads, moments = receiver_range.shape[0], query.shape[2], factor.shape[1]
-    planes = payload.shape[1] - query.shape[1]
+    num_rows, num_heads = receiver_range.shape[0], query.shape[2]
     launch = forward_launch(num_heads)
-    message = query.new_empty((num_rows, moments, planes, num_heads))
-    statistics = query.new_empty((num_rows, _num_statistics(is_smooth), num_heads))
-    # Without a table the kernel reads neither rows nor fractions; any tensors of these types will do.
+    index, numbers = edge_records(sender, receiver, of_edges, _width(of_edges.row, WEIGHTS_WIDTH))
+    message = query.new_empty((num_rows, _moments(factor), payload.shape[1] - query.shape[1], num_heads))
+    statistics = query.new_empty((num_rows, 2 if is_smooth else 3, num_heads))  # ties count if the floor follows scores
     wrap_triton(attention_forward)[launch.grid(num_rows)](
-        query, payload, gates, sender if row is None else row, envelope if fraction is None else fraction, envelope,
-        factor, active, sender, receiver_range, message, statistics, num_rows,
-        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
-        num_warps=launch.warps,
+        query, payload, gates, index, numbers, numbers if factor is None else factor, receiver_range, message,
+        statistics, num_rows, sender.shape[0], **_constants(query, payload, factor, of_edges.row, is_smooth, launch),
     )  # fmt: skip
     return message, statistics
 
 
 def _backward_receivers(
     grad: Tensor, message: Tensor, statistics: Tensor, query: Tensor, payload: Tensor, gates: Tensor,
-    row: Tensor | None, fraction: Tensor | None, envelope: Tensor, factor: Tensor, active: Tensor, sender: Tensor,
-    receiver_range: Tensor, is_smooth: bool,
+    of_edges: EdgeNumbers, factor: Tensor | None, receiver: Tensor, sender: Tensor, receiver_range: Tensor,
+    is_smooth: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    num_rows = receiver_range.shape[0]
+    """Gradients of query, gates (nothing with a table), an edge's place or envelope, factor (nothing without); terms."""
+    num_rows, num_edges = receiver_range.shape[0], sender.shape[0]
     launch = receivers_launch(query.shape[2])
-    blocks, num_edges = launch.num_blocks, envelope.shape[0]
-    grad_query, products = query.new_empty(query.shape), query.new_empty((num_rows, query.shape[2]))
-    grad_envelope = query.new_empty((blocks, num_edges))
-    grad_factor = query.new_empty((blocks, *factor.shape))
-    grad_gates = query.new_empty(gates.shape if row is None else (blocks, num_edges))
+    index, numbers = edge_records(sender, receiver, of_edges, _width(of_edges.row, SLOPES_WIDTH))
+    grad_query = query.new_empty(query.shape)
+    terms = query.new_empty((num_rows, 3 if is_smooth else 4, query.shape[2]))
+    grad_gates = query.new_empty(gates.shape if of_edges.row is None else (0,))
+    grad_place = query.new_empty((launch.num_blocks, num_edges))
+    grad_factor = query.new_empty((0,) if factor is None else (launch.num_blocks, *factor.shape))
+    # What a kernel neither reads nor writes may be any tensor of the type.
     wrap_triton(attention_backward_receivers)[launch.grid(num_rows)](
-        grad, message, statistics, query, payload, gates, sender if row is None else row,
-        envelope if fraction is None else fraction, envelope, factor, active, sender, receiver_range, grad_query,
-        grad_gates, grad_envelope, grad_factor, products, num_rows, num_edges,
-        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
-        num_warps=launch.warps,
+        grad, message, statistics, query, payload, gates, index, numbers, numbers if factor is None else factor,
+        receiver_range, grad_query, grad_place if of_edges.row is not None else grad_gates, grad_place,
+        grad_place if factor is None else grad_factor, terms, num_rows, num_edges,
+        **_constants(query, payload, factor, of_edges.row, is_smooth, launch),
     )  # fmt: skip
-    if row is not None:
-        grad_gates = grad_gates.sum(0)
-    return grad_query, grad_gates, grad_envelope.sum(0), grad_factor.sum(0), products
+    if factor is not None:
+        grad_factor = grad_factor.sum(0)
+    return grad_query, grad_gates, grad_place.sum(0), grad_factor, terms
 
 
 def _backward_senders(
-    grad: Tensor, statistics: Tensor, products: Tensor, query: Tensor, payload: Tensor, gates: Tensor,
-    row: Tensor | None, fraction: Tensor | None, envelope: Tensor, factor: Tensor, active: Tensor, receiver: Tensor,
-    sender_order: Tensor, sender_range: Tensor, is_smooth: bool,
+    grad: Tensor, terms: Tensor, query: Tensor, payload: Tensor, gates: Tensor, of_edges: EdgeNumbers,
+    factor: Tensor | None, receiver: Tensor, sender_order: Tensor, sender_range: Tensor, is_smooth: bool,
 ) -> Tensor:  # fmt: skip
     num_rows = sender_range.shape[0]
     launch = senders_launch(query.shape[2])
+    index, numbers = edge_records(receiver, receiver, of_edges, _width(of_edges.row, WEIGHTS_WIDTH), sender_order)
+    by_sender = numbers if factor is None else factor.index_select(0, sender_order)
     grad_payload = payload.new_empty(payload.shape)
     wrap_triton(attention_backward_senders)[launch.grid(num_rows)](
-        grad, statistics, products, query, payload, gates, receiver if row is None else row,
-        envelope if fraction is None else fraction, envelope, factor, active, receiver, sender_order, sender_range,
-        grad_payload, num_rows,
-        HAS_TABLE=row is not None, IS_SMOOTH=is_smooth, **_constants(query, payload, factor, launch),
-        num_warps=launch.warps,
+        grad, terms, query, payload, gates, index, numbers, by_sender, sender_range, grad_payload, num_rows,
+        receiver.shape[0], **_constants(query, payload, factor, of_edges.row, is_smooth, launch),
     )  # fmt: skip
     return grad_payload
 
 
 @triton_op("tessera_triton::edge_attention", mutates_args={})
 def edge_attention(
-    query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor, factor: Tensor, active: Tensor, receiver: Tensor,  # noqa: ARG001
-    sender: Tensor, receiver_range: Tensor, sender_order: Tensor, sender_range: Tensor, is_smooth: bool,  # noqa: ARG001
+    query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor, factor: Tensor | None, active: Tensor,
+    receiver: Tensor, sender: Tensor, receiver_range: Tensor, sender_order: Tensor, sender_range: Tensor,  # noqa: ARG001
+    is_smooth: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return message [N, A, V, H] and statistics [N, 3, H], or [N, 2, H] where `is_smooth`."""
-    return _forward(query, payload, gates, None, None, envelope, factor, active, sender, receiver_range, is_smooth)
+    of_edges = EdgeNumbers(None, None, envelope, None, active)
+    return _forward(query, payload, gates, of_edges, factor, receiver, sender, receiver_range, is_smooth)
 
 
 @triton_op("tessera_triton::table_attention", mutates_args={})
 def table_attention(
-    query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor, envelope: Tensor, factor: Tensor,
-    active: Tensor, receiver: Tensor, sender: Tensor, receiver_range: Tensor, sender_order: Tensor,  # noqa: ARG001
-    sender_range: Tensor, is_smooth: bool,  # noqa: ARG001
+    query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor, envelope: Tensor, slope: Tensor,
+    factor: Tensor | None, active: Tensor, receiver: Tensor, sender: Tensor, receiver_range: Tensor,
+    sender_order: Tensor, sender_range: Tensor, is_smooth: bool,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the same with gates from a table [T, 2, H]."""
-    return _forward(query, payload, table, row, fraction, envelope, factor, active, sender, receiver_range, is_smooth)
+    of_edges = EdgeNumbers(row, fraction, envelope, slope, active)
+    return _forward(query, payload, table, of_edges, factor, receiver, sender, receiver_range, is_smooth)
 
 
 @triton_op("tessera_triton::edge_attention_backward_receivers", mutates_args={})
 def edge_attention_backward_receivers(
     grad: Tensor, message: Tensor, statistics: Tensor, query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor,
-    factor: Tensor, active: Tensor, sender: Tensor, receiver_range: Tensor, is_smooth: bool,
+    factor: Tensor | None, active: Tensor, receiver: Tensor, sender: Tensor, receiver_range: Tensor, is_smooth: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return gradients of query, gates, envelope, factor, and sum(grad * message) a row and head, [N, H]."""
+    """Return gradients of query, gates, envelope and factor (empty without one), and the terms of receivers."""
+    of_edges = EdgeNumbers(None, None, envelope, None, active)
     return _backward_receivers(
-        grad, message, statistics, query, payload, gates, None, None, envelope, factor, active, sender, receiver_range,
-        is_smooth,
-    )  # fmt: skip
+        grad, message, statistics, query, payload, gates, of_edges, factor, receiver, sender, receiver_range, is_smooth
+    )
 
 
 @triton_op("tessera_triton::table_attention_backward_receivers", mutates_args={})
 def table_attention_backward_receivers(
     grad: Tensor, message: Tensor, statistics: Tensor, query: Tensor, payload: Tensor, table: Tensor, row: Tensor,
-    fraction: Tensor, envelope: Tensor, factor: Tensor, active: Tensor, sender: Tensor, receiver_range: Tensor,
-    is_smooth: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return gradients of query, fraction, envelope, factor, and sum(grad * message) a row and head, [N, H]."""
-    return _backward_receivers(
-        grad, message, statistics, query, payload, table, row, fraction, envelope, factor, active, sender,
-        receiver_range, is_smooth,
-    )  # fmt: skip
+    fraction: Tensor, envelope: Tensor, slope: Tensor, factor: Tensor | None, active: Tensor, receiver: Tensor,
+    sender: Tensor, receiver_range: Tensor, is_smooth: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return gradients of query, of the place of edges and of factor (empty without one), and terms of receivers."""
+    of_edges = EdgeNumbers(row, fraction, envelope, slope, active)
+    grad_query, _, grad_place, grad_factor, terms = _backward_receivers(
+        grad, message, statistics, query, payload, table, of_edges, factor, receiver, sender, receiver_range, is_smooth
+    )
+    return grad_query, grad_place, grad_factor, terms
 
 
 @triton_op("tessera_triton::edge_attention_backward_senders", mutates_args={})
 def edge_attention_backward_senders(
-    grad: Tensor, statistics: Tensor, products: Tensor, query: Tensor, payload: Tensor, gates: Tensor,
-    envelope: Tensor, factor: Tensor, active: Tensor, receiver: Tensor, sender_order: Tensor, sender_range: Tensor,
+    grad: Tensor, terms: Tensor, query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor,
+    factor: Tensor | None, active: Tensor, receiver: Tensor, sender_order: Tensor, sender_range: Tensor,
     is_smooth: bool,
 ) -> Tensor:  # fmt: skip
     """Return the gradient of the payload, [M, D + V, H]."""
+    of_edges = EdgeNumbers(None, None, envelope, None, active)
     return _backward_senders(
-        grad, statistics, products, query, payload, gates, None, None, envelope, factor, active, receiver,
-        sender_order, sender_range, is_smooth,
-    )  # fmt: skip
+        grad, terms, query, payload, gates, of_edges, factor, receiver, sender_order, sender_range, is_smooth
+    )
 
 
 @triton_op("tessera_triton::table_attention_backward_senders", mutates_args={})
 def table_attention_backward_senders(
-    grad: Tensor, statistics: Tensor, products: Tensor, query: Tensor, payload: Tensor, table: Tensor, row: Tensor,
-    fraction: Tensor, envelope: Tensor, factor: Tensor, active: Tensor, receiver: Tensor, sender_order: Tensor,
+    grad: Tensor, terms: Tensor, query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor,
+    envelope: Tensor, slope: Tensor, factor: Tensor | None, active: Tensor, receiver: Tensor, sender_order: Tensor,
     sender_range: Tensor, is_smooth: bool,
 ) -> Tensor:  # fmt: skip
     """Return the gradient of the payload, [M, D + V, H]."""
+    of_edges = EdgeNumbers(row, fraction, envelope, slope, active)
     return _backward_senders(
-        grad, statistics, products, query, payload, table, row, fraction, envelope, factor, active, receiver,
-        sender_order, sender_range, is_smooth,
-    )  # fmt: skip
+        grad, terms, query, payload, table, of_edges, factor, receiver, sender_order, sender_range, is_smooth
+    )

@@ -11,8 +11,9 @@ the grid, which changes slowest, so that all programs that run at a time read th
 Each row walks through its own edges in their own order, so results do not depend on which rows run together, bit for
 bit. Rows that lie side by side on the curve have most of their neighbors in common, and in the same order: warps that
 start together and take as long for a step meet the same rows at about the same time, and find them in the first cache.
-A row whose edges are used up, or whose edge does not count, reads nothing and adds zeros. Places of edges are 32-bit
-numbers, which keeps a quarter of the registers free (`tessera_export.largest_step` lets no list be longer).
+A row whose edges are used up, or whose edge does not count, reads rows that exist and adds zeros: a mask would cost an
+instruction for each number that is not read. Places of edges are 32-bit numbers, which keeps a quarter of the registers
+free (`tessera_export.largest_step` lets no list be longer).
 
 Kernels load places themselves, not in a function: torch finds what a kernel writes by following addresses back to their
 origin, stops at a load, and would take any array that a called function reads for written, and copy it.
@@ -138,35 +139,29 @@ def spline_slopes(t):
 
 @triton.jit
 def weigh_rows(weights, rows, PLANE: tl.constexpr):
-    """Sum one plane of six rows of two planes with weights that are 120 times too large."""
+    """Sum one plane of six rows of two planes with their weights."""
     total = weights[0] * rows[PLANE]
     for place in tl.static_range(1, 6):
         total = tl.fma(weights[place], rows[2 * place + PLANE], total)
-    return total * (1.0 / 120.0)
+    return total
 
 
 @triton.jit
-def edge_gates(
-    gates, row, fraction, edge, counts, lane, HAS_TABLE: tl.constexpr, WITH_SLOPES: tl.constexpr, HEADS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Return score gate and output gate of edges and, where asked, their derivatives by the fractions.
+def edge_gates(gates, row, numbers, counts, lane, HAS_TABLE: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr):
+    """Return score gate and output gate of edges: read from [E, 2, H], 0 where they do not count, or a spline.
 
-    Read from [E, 2, H], or a spline over six consecutive rows of a table [T, 2, H]. Six rows of two planes are twelve
-    consecutive planes.
+    A spline sums six consecutive rows of a table [T, 2, H] with the weights among `numbers` (`triton_records`) and,
+    where these hold the weights of its derivative, too, returns the derivatives of both gates. Six rows of two planes
+    are twelve consecutive planes.
     """
     if HAS_TABLE:
-        first = tl.load(row + edge, mask=counts, other=0)
-        t = tl.load(fraction + edge, mask=counts, other=0.0)
-        rows = load_planes(gates, first, lane, 0, 12, 2, HEADS, BLOCK, counts)
-        weights = spline_weights(t)
-        found = (weigh_rows(weights, rows, 0), weigh_rows(weights, rows, 1))
-        if WITH_SLOPES:
-            slopes = spline_slopes(t)
-            found = found + (weigh_rows(slopes, rows, 0), weigh_rows(slopes, rows, 1))
+        rows = load_planes(gates, row, lane, 0, 12, 2, HEADS, BLOCK)
+        found = (weigh_rows(numbers[2:8], rows, 0), weigh_rows(numbers[2:8], rows, 1))
+        if len(numbers) > 8:
+            found = found + (weigh_rows(numbers[8:14], rows, 0), weigh_rows(numbers[8:14], rows, 1))
         return found
     else:
-        return load_planes(gates, edge.to(tl.int64), lane, 0, 2, 2, HEADS, BLOCK, counts)
+        return load_planes(gates, row, lane, 0, 2, 2, HEADS, BLOCK, counts)
 
 
 @triton.jit

@@ -125,7 +125,8 @@ class Attention(nn.Module):
         key, value = key.transpose(1, 2), value.reshape(planes.shape[0], -1, self.channels)
         score = score_gate * kernels.edge_dot(query.transpose(1, 2), key, stage.edges)
         weight, normalizer = self.weights(score, output_gate, stage, kernels)
-        by_moment = weight[:, None] * self.message.factor(stage)[:, :, None]
+        factor = self.message.factor(stage)
+        by_moment = weight[:, None] if factor is None else weight[:, None] * factor[:, :, None]
         moments = normalize_heads(kernels.weighted_sum(by_moment, value, stage.edges), normalizer)
         return self.message(moments)
 
@@ -134,7 +135,7 @@ class Attention(nn.Module):
         table = self.gate.table
         fused = kernels.table_attention(
             query, extended.unflatten(1, (-1, self.num_heads)), table.coefficients, *stage.place(table),
-            stage.envelope, self.message.factor(stage), stage.active, stage.edges, self.weights.is_smooth,
+            stage.envelope, stage.envelope_slope(table), self.message.factor(stage), stage.active, stage.edges, self.weights.is_smooth,
         )  # fmt: skip
         return self.message(self._by_row(fused))
 
@@ -156,9 +157,8 @@ def normalize_heads(summed: Tensor, normalizer: Tensor | None) -> Tensor:
 class ZeroOrderMessage(nn.Module):
     """Weighted sum of the senders' values: directions enter only through the features (section 3.5a)."""
 
-    def factor(self, stage: StageEdges) -> Tensor:
-        """Return what an edge's weight is multiplied with, one a moment: [E, 1]."""
-        return torch.ones_like(stage.envelope)[:, None]
+    def factor(self, stage: StageEdges) -> None:  # noqa: ARG002
+        """Return what an edge's weight is multiplied with: nothing."""
 
     def forward(self, moments: Tensor) -> Tensor:
         """[N, 1, R, C] -> [N, R, C]."""

@@ -2,7 +2,8 @@
 """What a stage knows of its edges before any feature exists: distances, directions, envelope, radial basis."""
 
 import dataclasses
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from types import ModuleType
 
 import torch
@@ -29,11 +30,26 @@ def envelope(distance: Tensor, cutoff: float) -> Tensor:
     return torch.where(x < 1.0, factored, torch.zeros_like(factored))
 
 
+def envelope_slope(distance: Tensor, cutoff: float) -> Tensor:
+    """Derivative of :func:`envelope` by the distance, 1/Å."""
+    x = distance / cutoff
+    rest = 1.0 - x
+    slope = (-105.0 / cutoff) * (x * x * rest) * (x * x * rest)
+    return torch.where(x < 1.0, slope, torch.zeros_like(slope))
+
+
 def bell_envelope(distance: Tensor, lower: float, upper: float) -> Tensor:
     """Evaluate (1 - t^2)^2 with t running from -1 at `lower` to 1 at `upper` (specification, section 8)."""
     t = 2.0 * (distance - lower) / (upper - lower) - 1.0
     bell = (1.0 - t) * (1.0 + t)
     return torch.where(t.abs() < 1.0, bell * bell, torch.zeros_like(bell))
+
+
+def bell_envelope_slope(distance: Tensor, lower: float, upper: float) -> Tensor:
+    """Derivative of :func:`bell_envelope` by the distance, 1/Å."""
+    t = 2.0 * (distance - lower) / (upper - lower) - 1.0
+    slope = (-8.0 / (upper - lower)) * t * (1.0 - t) * (1.0 + t)
+    return torch.where(t.abs() < 1.0, slope, torch.zeros_like(slope))
 
 
 def radial_centers(cutoff: float, count: int, device: torch.device | None = None) -> Tensor:
@@ -76,11 +92,18 @@ class StageEdges:
     basis_cutoff: float
     """Å, end of the radial grid."""
     num_basis: int
+    slope_of: Callable[[Tensor], Tensor]
+    """Derivative of the envelope, 1/Å, at distances, Å."""
 
     @cached_property
     def basis(self) -> Tensor:
         """Radial basis, [E, B]."""
         return radial_basis(self.distance, self.basis_cutoff, self.num_basis)
+
+    def envelope_slope(self, table: SplineTable) -> Tensor:
+        """Return the derivative of the envelope by the fraction of an interval, [E] (0 if inactive); a constant."""
+        slope = self.slope_of(self.exact_distance.detach()) * (table.cutoff / table.intervals)
+        return torch.where(self.active, slope, torch.zeros_like(slope)).to(self.distance.dtype)
 
     def place(self, table: SplineTable) -> tuple[Tensor, Tensor]:
         """Find the edges in a table: first of six rows, int64 [E], and fraction of the interval, [E] (0 if inactive).
@@ -140,8 +163,10 @@ class EdgeGeometry:
             active = self._kernels.nearest_edges(distance.detach(), active, edges, stage.max_neighbors)
         if stage.bell_envelope:
             weight = bell_envelope(distance, stage.minimum_distance, stage.cutoff)
+            slope_of = partial(bell_envelope_slope, lower=stage.minimum_distance, upper=stage.cutoff)
         else:
             weight = envelope(distance, stage.cutoff)
+            slope_of = partial(envelope_slope, cutoff=stage.cutoff)
         return StageEdges(
             edges=edges,
             list_index=place,
@@ -157,6 +182,7 @@ class EdgeGeometry:
             num_elements=self._hydrogen.shape[0],
             basis_cutoff=stage.basis_cutoff,
             num_basis=self._num_basis,
+            slope_of=slope_of,
         )
 
     def _distance(self, place: int, edges: EdgeList) -> tuple[Tensor, Tensor, Tensor]:

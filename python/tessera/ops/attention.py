@@ -15,21 +15,21 @@ from tessera.model.graph import EdgeList
 
 
 def edge_attention(
-    query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor, factor: Tensor, active: Tensor, edges: EdgeList,
-    is_smooth: bool,
+    query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor, factor: Tensor | None, active: Tensor,
+    edges: EdgeList, is_smooth: bool,
 ) -> Tensor:  # fmt: skip
     """Give what the neighbors tell each atom, [N, A, V, H]; see `reference.edge_attention`.
 
     Raises:
         RuntimeError: naming operator, argument, expected and found, for arrays of other shapes or types.
     """
-    arrays = (query, payload, gates, envelope, factor, active)
+    arrays = (query, payload, gates, envelope, _factor(factor, envelope), active)
     return torch.ops.tessera.edge_attention(*_contiguous(arrays), *_index(edges), is_smooth)[0]
 
 
 def table_attention(
-    query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor, envelope: Tensor, factor: Tensor,
-    active: Tensor, edges: EdgeList, is_smooth: bool,
+    query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor, envelope: Tensor, slope: Tensor,  # noqa: ARG001
+    factor: Tensor | None, active: Tensor, edges: EdgeList, is_smooth: bool,
 ) -> Tensor:  # fmt: skip
     """Give :func:`edge_attention` with gates from a spline, `table` [T, 2, H]; see `reference.table_attention`.
 
@@ -38,7 +38,7 @@ def table_attention(
     Raises:
         RuntimeError: naming operator, argument, expected and found, for arrays of other shapes or types.
     """
-    arrays = (query, payload, table, row, fraction, envelope, factor, active)
+    arrays = (query, payload, table, row, fraction, envelope, _factor(factor, envelope), active)
     return torch.ops.tessera.table_attention(*_contiguous(arrays), *_index(edges), is_smooth)[0]
 
 
@@ -54,6 +54,11 @@ def table_sum(
     """
     arrays = (harmonics, table, row, fraction, scale)
     return torch.ops.tessera.table_sum(*_contiguous(arrays), edges.receiver_range)
+
+
+def _factor(factor: Tensor | None, envelope: Tensor) -> Tensor:
+    """Return the factors, [E, A]; those of one moment, 1, where there are none."""
+    return torch.ones_like(envelope)[:, None] if factor is None else factor
 
 
 def _contiguous(arrays: tuple[Tensor, ...]) -> list[Tensor]:

@@ -17,8 +17,8 @@ from tessera.model.graph import EdgeList
 
 
 def edge_attention(
-    query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor, factor: Tensor, active: Tensor, edges: EdgeList,
-    is_smooth: bool,
+    query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor, factor: Tensor | None, active: Tensor,
+    edges: EdgeList, is_smooth: bool,
 ) -> Tensor:  # fmt: skip
     """Give what the neighbors tell each atom; see :func:`tessera.kernels.reference.edge_attention`.
 
@@ -27,7 +27,7 @@ def edge_attention(
         payload: of senders: D planes of keys, then V planes of values, [M, D + V, H].
         gates: score gates and output gates, [E, 2, H].
         envelope: p, [E].
-        factor: f, one a moment, [E, A]; A is 1 or 3.
+        factor: f, one a moment, [E, A]; A is 1 or 3. None: one moment of 1.
         active: the edges that count, bool [E]; others are not read, and their gradients are 0.
         edges: the list.
         is_smooth: which floor the normalizer has.
@@ -41,28 +41,31 @@ def edge_attention(
     _check_attention(query, payload, envelope, factor, active)
     _check("gates", gates, (None, 2, query.shape[2]), query.dtype)
     message, _ = kernels.edge_attention(
-        query.contiguous(), payload.contiguous(), gates.contiguous(), envelope.contiguous(), factor.contiguous(),
-        active.contiguous(), *_index(edges), is_smooth,
+        query.contiguous(), payload.contiguous(), gates.contiguous(), envelope.contiguous(),
+        None if factor is None else factor.contiguous(), active.contiguous(), *_index(edges), is_smooth,
     )  # fmt: skip
     return message
 
 
 def table_attention(
-    query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor, envelope: Tensor, factor: Tensor,
-    active: Tensor, edges: EdgeList, is_smooth: bool,
+    query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor, envelope: Tensor, slope: Tensor,
+    factor: Tensor | None, active: Tensor, edges: EdgeList, is_smooth: bool,
 ) -> Tensor:  # fmt: skip
     """Give :func:`edge_attention` with gates from splines: edge e takes six rows of `table` [T, 2, H] from `row[e]` on.
 
-    `fraction` [E] is differentiable, the table is not.
+    `fraction` [E] is differentiable, the table is not. Nor is `envelope`: what its change with the distance does is part
+    of the gradient of `fraction`, by which its derivative is `slope`, [E].
 
     Raises:
         ValueError: an array of another shape or type, or a table that requires a gradient.
     """
     _check_attention(query, payload, envelope, factor, active)
     _check_table(table, row, fraction, (None, 2, query.shape[2]), query.dtype)
+    _check("slope", slope, (None,), query.dtype)
     message, _ = kernels.table_attention(
         query.contiguous(), payload.contiguous(), table.contiguous(), row.contiguous(), fraction.contiguous(),
-        envelope.contiguous(), factor.contiguous(), active.contiguous(), *_index(edges), is_smooth,
+        envelope.detach().contiguous(), slope.detach().contiguous(), None if factor is None else factor.contiguous(),
+        active.contiguous(), *_index(edges), is_smooth,
     )  # fmt: skip
     return message
 
@@ -103,7 +106,7 @@ def _index(edges: EdgeList) -> tuple[Tensor, ...]:
     return edges.receiver, edges.sender, edges.receiver_range, edges.sender_order, edges.sender_range
 
 
-def _check_attention(query: Tensor, payload: Tensor, envelope: Tensor, factor: Tensor, active: Tensor) -> None:
+def _check_attention(query: Tensor, payload: Tensor, envelope: Tensor, factor: Tensor | None, active: Tensor) -> None:
     if query.dtype not in {torch.float32, torch.float64} or query.dim() != 3:
         raise ValueError(
             f"query: expected float32 or float64 [N, D, H], found {query.dtype} {list(query.shape)}; convert it"
@@ -115,10 +118,12 @@ def _check_attention(query: Tensor, payload: Tensor, envelope: Tensor, factor: T
             "planes; join keys and values along axis 1"
         )
     _check("envelope", envelope, (None,), query.dtype)
+    _check("active", active, (None,), torch.bool)
+    if factor is None:
+        return
     _check("factor", factor, (None, None), query.dtype)
     if factor.shape[1] != 1 and factor.shape[1] != 3:  # extents may be symbols, which sets do not take
         raise ValueError(f"factor: expected 1 or 3 moments, found {factor.shape[1]}; use tessera.kernels.reference")
-    _check("active", active, (None,), torch.bool)
 
 
 def _check_table(
@@ -155,32 +160,32 @@ def _edge_backward(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Ten
     (query, payload, gates, envelope, factor, active, receiver, sender, receiver_range, sender_order, sender_range,
      message, statistics) = ctx.saved_tensors  # fmt: skip
     grad = grad.contiguous()
-    grad_query, grad_gates, grad_envelope, grad_factor, products = kernels.edge_attention_backward_receivers(
-        grad, message, statistics, query, payload, gates, envelope, factor, active, sender, receiver_range,
+    grad_query, grad_gates, grad_envelope, grad_factor, terms = kernels.edge_attention_backward_receivers(
+        grad, message, statistics, query, payload, gates, envelope, factor, active, receiver, sender, receiver_range,
         ctx.is_smooth,
     )  # fmt: skip
     grad_payload = kernels.edge_attention_backward_senders(
-        grad, statistics, products, query, payload, gates, envelope, factor, active, receiver, sender_order,
-        sender_range, ctx.is_smooth,
+        grad, terms, query, payload, gates, envelope, factor, active, receiver, sender_order, sender_range,
+        ctx.is_smooth,
     )  # fmt: skip
-    return (grad_query, grad_payload, grad_gates, grad_envelope, grad_factor, *(None,) * 7)
+    return (grad_query, grad_payload, grad_gates, grad_envelope, None if factor is None else grad_factor,
+            *(None,) * 7)  # fmt: skip
 
 
 def _table_backward(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
     if grad is None:
-        return (None,) * 14
-    (query, payload, table, row, fraction, envelope, factor, active, receiver, sender, receiver_range, sender_order,
-     sender_range, message, statistics) = ctx.saved_tensors  # fmt: skip
-    grad = grad.contiguous()
-    grad_query, grad_fraction, grad_envelope, grad_factor, products = kernels.table_attention_backward_receivers(
-        grad, message, statistics, query, payload, table, row, fraction, envelope, factor, active, sender,
-        receiver_range, ctx.is_smooth,
-    )  # fmt: skip
+        return (None,) * 15
+    (query, payload, table, row, fraction, envelope, slope, factor, active, receiver, sender, receiver_range,
+     sender_order, sender_range, message, statistics) = ctx.saved_tensors  # fmt: skip
+    grad, of_edges = grad.contiguous(), (row, fraction, envelope, slope, factor, active)
+    grad_query, grad_place, grad_factor, terms = kernels.table_attention_backward_receivers(
+        grad, message, statistics, query, payload, table, *of_edges, receiver, sender, receiver_range, ctx.is_smooth
+    )
     grad_payload = kernels.table_attention_backward_senders(
-        grad, statistics, products, query, payload, table, row, fraction, envelope, factor, active, receiver,
-        sender_order, sender_range, ctx.is_smooth,
-    )  # fmt: skip
-    return (grad_query, grad_payload, None, None, grad_fraction, grad_envelope, grad_factor, *(None,) * 7)
+        grad, terms, query, payload, table, *of_edges, receiver, sender_order, sender_range, ctx.is_smooth
+    )
+    return (grad_query, grad_payload, None, None, grad_place, None, None, None if factor is None else grad_factor,
+            *(None,) * 7)  # fmt: skip
 
 
 kernels.edge_attention.register_autograd(_edge_backward, setup_context=_save_edge)
