@@ -96,12 +96,12 @@ def attention_kernels(case: Case) -> dict[str, Callable[[], object]]:
     index = (edges.receiver, edges.sender, edges.receiver_range, edges.sender_order, edges.sender_range)
     message, kept = operators.table_attention(*inputs, *index, False)  # noqa: FBT003
     *_, terms = operators.table_attention_backward_receivers(
-        case.grad, message, kept, *inputs, edges.receiver, edges.sender, edges.receiver_range, False  # noqa: FBT003
+        case.grad, message, kept, *inputs, edges.sender, edges.receiver_range, False  # noqa: FBT003
     )  # fmt: skip
     return {
         "forward": lambda: operators.table_attention(*inputs, *index, False),  # noqa: FBT003
         "backward receivers": lambda: operators.table_attention_backward_receivers(
-            case.grad, message, kept, *inputs, edges.receiver, edges.sender, edges.receiver_range, False  # noqa: FBT003
+            case.grad, message, kept, *inputs, edges.sender, edges.receiver_range, False  # noqa: FBT003
         ),
         "backward senders": lambda: operators.table_attention_backward_senders(
             case.grad, terms, *inputs, edges.receiver, edges.sender_order, edges.sender_range, False  # noqa: FBT003

@@ -48,7 +48,7 @@ from tessera.ops import gpu, triton_edges
 from tessera_export.trace import export_step, trace_step
 
 H200 = GPUTarget("cuda", 90, 32)
-INT64 = ("row", "neighbor", "spare", "order", "index", "receiver_range", "sender_range")
+INT64 = ("row", "neighbor", "order", "index", "receiver_range", "sender_range")
 #: A constant of a compiled program comes as float64.
 TYPES = {"halves": "*fp16"}
 #: The paper's model: scalars, value planes, heads, width of each of the two maps of queries and keys.
@@ -97,7 +97,8 @@ def attention_kernels():
             launch = launch_of(HEADS)
             for has_table in (False, True):
                 yield kernel, {
-                    "HAS_TABLE": has_table, "HAS_FACTOR": moments > 1, "IS_SMOOTH": False, "SCALARS": SCALARS, "VALUES": PLANES,
+                    "HAS_TABLE": has_table, "HAS_FACTOR": moments > 1, "IS_SMOOTH": False, "SCALARS": SCALARS,
+                    "VALUES": PLANES,
                     "MOMENTS": moments, "HEADS": HEADS, "BLOCK": launch.block, "ROWS": launch.rows,
                 }, launch.warps  # fmt: skip
 
@@ -132,8 +133,8 @@ def spills():
     return found
 
 
-def step(query, payload, table, row, fraction, envelope, slope, factor, active, receiver, sender, receiver_range, sender_order,
-         sender_range, harmonics, radial):  # fmt: skip
+def step(query, payload, table, row, fraction, envelope, slope, factor, active, receiver, sender, receiver_range,
+         sender_order, sender_range, harmonics, radial):  # fmt: skip
     """Attention and an embedding with all their gradients and rows in halves, as the exporter records them."""
     leaves = [x.detach().requires_grad_() for x in (query, payload, fraction, envelope, factor, harmonics)]
     query, payload, fraction, envelope, factor, harmonics = leaves
@@ -152,7 +153,8 @@ def step(query, payload, table, row, fraction, envelope, slope, factor, active, 
 def step_inputs():
     rows, extended, edges, heads = 37, 48, 171, 128
     index = torch.int64
-    shapes = [(rows, 8, heads), (extended, 26, heads), (300, 2, heads), (edges, index), (edges,), (edges,), (edges,), (edges, 3),
+    shapes = [(rows, 8, heads), (extended, 26, heads), (300, 2, heads), (edges, index), (edges,), (edges,), (edges,),
+              (edges, 3),
               (edges, torch.bool), (edges, index), (edges, index), (rows, 2, index), (edges, index),
               (extended, 2, index), (edges, 9), (300, 3, 256)]  # fmt: skip
     names = {rows: "N", extended: "M", edges: "E"}

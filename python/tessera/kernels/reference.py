@@ -107,8 +107,8 @@ def table_attention(
 ) -> Tensor:  # fmt: skip
     """Give :func:`edge_attention` with gates from a spline, `table` [T, 2, H]; see :func:`spline`.
 
-    `slope` is the derivative of `envelope` by `fraction`, [E]: both depend on the distance alone. It is for kernels that
-    add both derivatives up at once, as one of `fraction`, and give `envelope` none; here each gets its own.
+    `slope` is the derivative of `envelope` by `fraction`, [E]: both depend on the distance alone. It is for kernels
+    that add both derivatives up as one of `fraction` and give `envelope` none; here each gets its own.
     """
     return edge_attention(query, payload, spline(table, row, fraction), envelope, factor, active, edges, is_smooth)
 

@@ -51,9 +51,9 @@ def attention_forward(
     while left > 0:
         counts = word >= 0
         other = neighbor_of(word)
-        key = load_planes(payload, other, lane, 0, SCALARS, SCALARS + VALUES, HEADS, BLOCK)
-        value = load_planes(payload, other, lane, SCALARS, VALUES, SCALARS + VALUES, HEADS, BLOCK)
-        of_edge = load_numbers(numbers, tl.minimum(place, last), 0, WIDTH, WIDTH)
+        key = load_planes(payload, other, lane, 0, SCALARS, SCALARS + VALUES, HEADS, BLOCK, counts)
+        value = load_planes(payload, other, lane, SCALARS, VALUES, SCALARS + VALUES, HEADS, BLOCK, counts)
+        of_edge = load_numbers(numbers, tl.minimum(place, last), WIDTH)
         gate = edge_gates(gates, gates_row_of(word), of_edge, counts, lane, HAS_TABLE, HEADS, BLOCK)
         word = tl.load(index + place + 1, mask=place + 1 < end, other=NOTHING)
         score = gate[0] * dot_planes(queries, key, SCALARS)

@@ -60,9 +60,9 @@ def attention_backward_receivers(
     while left > 0:
         counts = word >= 0
         other = neighbor_of(word)
-        key = load_planes(payload, other, lane, 0, SCALARS, SCALARS + VALUES, HEADS, BLOCK)
-        value = load_planes(payload, other, lane, SCALARS, VALUES, SCALARS + VALUES, HEADS, BLOCK)
-        of_edge = load_numbers(numbers, tl.minimum(place, last), 0, WIDTH, WIDTH)
+        key = load_planes(payload, other, lane, 0, SCALARS, SCALARS + VALUES, HEADS, BLOCK, counts)
+        value = load_planes(payload, other, lane, SCALARS, VALUES, SCALARS + VALUES, HEADS, BLOCK, counts)
+        of_edge = load_numbers(numbers, tl.minimum(place, last), WIDTH)
         gate = edge_gates(gates, gates_row_of(word), of_edge, counts, lane, HAS_TABLE, HEADS, BLOCK)
         word = tl.load(index + place + 1, mask=place + 1 < end, other=NOTHING)
         sums = receive_edge(
@@ -222,10 +222,10 @@ def attention_backward_senders(
     while left > 0:
         counts = word >= 0
         other = neighbor_of(word)
-        queries = load_planes(query, other, lane, 0, SCALARS, SCALARS, HEADS, BLOCK)
-        incoming = load_planes(grad, other, lane, 0, MOMENTS * VALUES, MOMENTS * VALUES, HEADS, BLOCK)
-        of_row = load_planes(terms, other, lane, 0, TERMS, TERMS, HEADS, BLOCK)
-        of_edge = load_numbers(numbers, tl.minimum(place, last), 0, WIDTH, WIDTH)
+        queries = load_planes(query, other, lane, 0, SCALARS, SCALARS, HEADS, BLOCK, counts)
+        incoming = load_planes(grad, other, lane, 0, MOMENTS * VALUES, MOMENTS * VALUES, HEADS, BLOCK, counts)
+        of_row = load_planes(terms, other, lane, 0, TERMS, TERMS, HEADS, BLOCK, counts)
+        of_edge = load_numbers(numbers, tl.minimum(place, last), WIDTH)
         gate = edge_gates(gates, gates_row_of(word), of_edge, counts, lane, HAS_TABLE, HEADS, BLOCK)
         word = tl.load(index + place + 1, mask=place + 1 < end, other=NOTHING)
         p = tl.where(counts, of_edge[0], 0.0)

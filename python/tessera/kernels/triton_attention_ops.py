@@ -34,7 +34,7 @@ LARGEST_BLOCK = 32
 """Heads of a row that a program serves, one a lane: sums over heads stay within a warp, and a plane of a row is a cache
 line. The slices of all rows that are in use at a time, and of tables, are small enough for the caches."""
 LANES = 32
-FORWARD_WARPS, RECEIVERS_WARPS, SENDERS_WARPS = 8, 4, 8
+FORWARD_WARPS, RECEIVERS_WARPS, SENDERS_WARPS = 8, 8, 8
 """Of a program: neighbors on the curve, which find each other's rows in the first cache. 1 to 32 were tried."""
 
 
@@ -87,12 +87,12 @@ def _width(row: Tensor | None, table_width: int) -> int:
 
 
 def _forward(
-    query: Tensor, payload: Tensor, gates: Tensor, of_edges: EdgeNumbers, factor: Tensor | None, receiver: Tensor,
-    sender: Tensor, receiver_range: Tensor, is_smooth: bool,
+    query: Tensor, payload: Tensor, gates: Tensor, of_edges: EdgeNumbers, factor: Tensor | None, sender: Tensor,
+    receiver_range: Tensor, is_smooth: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     num_rows, num_heads = receiver_range.shape[0], query.shape[2]
     launch = forward_launch(num_heads)
-    index, numbers = edge_records(sender, receiver, of_edges, _width(of_edges.row, WEIGHTS_WIDTH))
+    index, numbers = edge_records(sender, of_edges, _width(of_edges.row, WEIGHTS_WIDTH))
     message = query.new_empty((num_rows, _moments(factor), payload.shape[1] - query.shape[1], num_heads))
     statistics = query.new_empty((num_rows, 2 if is_smooth else 3, num_heads))  # ties count if the floor follows scores
     wrap_triton(attention_forward)[launch.grid(num_rows)](
@@ -104,13 +104,12 @@ def _forward(
 
 def _backward_receivers(
     grad: Tensor, message: Tensor, statistics: Tensor, query: Tensor, payload: Tensor, gates: Tensor,
-    of_edges: EdgeNumbers, factor: Tensor | None, receiver: Tensor, sender: Tensor, receiver_range: Tensor,
-    is_smooth: bool,
+    of_edges: EdgeNumbers, factor: Tensor | None, sender: Tensor, receiver_range: Tensor, is_smooth: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of query, gates (nothing with a table), an edge's place or envelope, factor (nothing without); terms."""
+    """Return gradients of query, gates (empty with a table), places or envelope, factor (empty without); and terms."""
     num_rows, num_edges = receiver_range.shape[0], sender.shape[0]
     launch = receivers_launch(query.shape[2])
-    index, numbers = edge_records(sender, receiver, of_edges, _width(of_edges.row, SLOPES_WIDTH))
+    index, numbers = edge_records(sender, of_edges, _width(of_edges.row, SLOPES_WIDTH))
     grad_query = query.new_empty(query.shape)
     terms = query.new_empty((num_rows, 3 if is_smooth else 4, query.shape[2]))
     grad_gates = query.new_empty(gates.shape if of_edges.row is None else (0,))
@@ -134,7 +133,7 @@ def _backward_senders(
 ) -> Tensor:  # fmt: skip
     num_rows = sender_range.shape[0]
     launch = senders_launch(query.shape[2])
-    index, numbers = edge_records(receiver, receiver, of_edges, _width(of_edges.row, WEIGHTS_WIDTH), sender_order)
+    index, numbers = edge_records(receiver, of_edges, _width(of_edges.row, WEIGHTS_WIDTH), sender_order)
     by_sender = numbers if factor is None else factor.index_select(0, sender_order)
     grad_payload = payload.new_empty(payload.shape)
     wrap_triton(attention_backward_senders)[launch.grid(num_rows)](
@@ -152,42 +151,42 @@ def edge_attention(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return message [N, A, V, H] and statistics [N, 3, H], or [N, 2, H] where `is_smooth`."""
     of_edges = EdgeNumbers(None, None, envelope, None, active)
-    return _forward(query, payload, gates, of_edges, factor, receiver, sender, receiver_range, is_smooth)
+    return _forward(query, payload, gates, of_edges, factor, sender, receiver_range, is_smooth)
 
 
 @triton_op("tessera_triton::table_attention", mutates_args={})
 def table_attention(
     query: Tensor, payload: Tensor, table: Tensor, row: Tensor, fraction: Tensor, envelope: Tensor, slope: Tensor,
-    factor: Tensor | None, active: Tensor, receiver: Tensor, sender: Tensor, receiver_range: Tensor,
+    factor: Tensor | None, active: Tensor, receiver: Tensor, sender: Tensor, receiver_range: Tensor,  # noqa: ARG001
     sender_order: Tensor, sender_range: Tensor, is_smooth: bool,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the same with gates from a table [T, 2, H]."""
     of_edges = EdgeNumbers(row, fraction, envelope, slope, active)
-    return _forward(query, payload, table, of_edges, factor, receiver, sender, receiver_range, is_smooth)
+    return _forward(query, payload, table, of_edges, factor, sender, receiver_range, is_smooth)
 
 
 @triton_op("tessera_triton::edge_attention_backward_receivers", mutates_args={})
 def edge_attention_backward_receivers(
     grad: Tensor, message: Tensor, statistics: Tensor, query: Tensor, payload: Tensor, gates: Tensor, envelope: Tensor,
-    factor: Tensor | None, active: Tensor, receiver: Tensor, sender: Tensor, receiver_range: Tensor, is_smooth: bool,
+    factor: Tensor | None, active: Tensor, sender: Tensor, receiver_range: Tensor, is_smooth: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return gradients of query, gates, envelope and factor (empty without one), and the terms of receivers."""
     of_edges = EdgeNumbers(None, None, envelope, None, active)
     return _backward_receivers(
-        grad, message, statistics, query, payload, gates, of_edges, factor, receiver, sender, receiver_range, is_smooth
+        grad, message, statistics, query, payload, gates, of_edges, factor, sender, receiver_range, is_smooth
     )
 
 
 @triton_op("tessera_triton::table_attention_backward_receivers", mutates_args={})
 def table_attention_backward_receivers(
     grad: Tensor, message: Tensor, statistics: Tensor, query: Tensor, payload: Tensor, table: Tensor, row: Tensor,
-    fraction: Tensor, envelope: Tensor, slope: Tensor, factor: Tensor | None, active: Tensor, receiver: Tensor,
-    sender: Tensor, receiver_range: Tensor, is_smooth: bool,
+    fraction: Tensor, envelope: Tensor, slope: Tensor, factor: Tensor | None, active: Tensor, sender: Tensor,
+    receiver_range: Tensor, is_smooth: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return gradients of query, of the place of edges and of factor (empty without one), and terms of receivers."""
     of_edges = EdgeNumbers(row, fraction, envelope, slope, active)
     grad_query, _, grad_place, grad_factor, terms = _backward_receivers(
-        grad, message, statistics, query, payload, table, of_edges, factor, receiver, sender, receiver_range, is_smooth
+        grad, message, statistics, query, payload, table, of_edges, factor, sender, receiver_range, is_smooth
     )
     return grad_query, grad_place, grad_factor, terms
 

@@ -11,9 +11,8 @@ the grid, which changes slowest, so that all programs that run at a time read th
 Each row walks through its own edges in their own order, so results do not depend on which rows run together, bit for
 bit. Rows that lie side by side on the curve have most of their neighbors in common, and in the same order: warps that
 start together and take as long for a step meet the same rows at about the same time, and find them in the first cache.
-A row whose edges are used up, or whose edge does not count, reads rows that exist and adds zeros: a mask would cost an
-instruction for each number that is not read. Places of edges are 32-bit numbers, which keeps a quarter of the registers
-free (`tessera_export.largest_step` lets no list be longer).
+A row whose edges are used up, or whose edge does not count, reads nothing and adds zeros. Places of edges are 32-bit
+numbers, which keeps a quarter of the registers free (`tessera_export.largest_step` lets no list be longer).
 
 Kernels load places themselves, not in a function: torch finds what a kernel writes by following addresses back to their
 origin, stops at a load, and would take any array that a called function reads for written, and copy it.
@@ -148,14 +147,14 @@ def weigh_rows(weights, rows, PLANE: tl.constexpr):
 
 @triton.jit
 def edge_gates(gates, row, numbers, counts, lane, HAS_TABLE: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr):
-    """Return score gate and output gate of edges: read from [E, 2, H], 0 where they do not count, or a spline.
+    """Return score gate and output gate of edges: read from [E, 2, H] or a spline; 0 where they do not count.
 
     A spline sums six consecutive rows of a table [T, 2, H] with the weights among `numbers` (`triton_records`) and,
     where these hold the weights of its derivative, too, returns the derivatives of both gates. Six rows of two planes
     are twelve consecutive planes.
     """
     if HAS_TABLE:
-        rows = load_planes(gates, row, lane, 0, 12, 2, HEADS, BLOCK)
+        rows = load_planes(gates, row, lane, 0, 12, 2, HEADS, BLOCK, counts)
         found = (weigh_rows(numbers[2:8], rows, 0), weigh_rows(numbers[2:8], rows, 1))
         if len(numbers) > 8:
             found = found + (weigh_rows(numbers[8:14], rows, 0), weigh_rows(numbers[8:14], rows, 1))

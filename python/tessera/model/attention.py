@@ -135,7 +135,8 @@ class Attention(nn.Module):
         table = self.gate.table
         fused = kernels.table_attention(
             query, extended.unflatten(1, (-1, self.num_heads)), table.coefficients, *stage.place(table),
-            stage.envelope, stage.envelope_slope(table), self.message.factor(stage), stage.active, stage.edges, self.weights.is_smooth,
+            stage.envelope, stage.envelope_slope(table), self.message.factor(stage), stage.active, stage.edges,
+            self.weights.is_smooth,
         )  # fmt: skip
         return self.message(self._by_row(fused))
 
@@ -157,7 +158,7 @@ def normalize_heads(summed: Tensor, normalizer: Tensor | None) -> Tensor:
 class ZeroOrderMessage(nn.Module):
     """Weighted sum of the senders' values: directions enter only through the features (section 3.5a)."""
 
-    def factor(self, stage: StageEdges) -> None:  # noqa: ARG002
+    def factor(self, stage: StageEdges) -> None:
         """Return what an edge's weight is multiplied with: nothing."""
 
     def forward(self, moments: Tensor) -> Tensor:

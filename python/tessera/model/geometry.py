@@ -31,7 +31,7 @@ def envelope(distance: Tensor, cutoff: float) -> Tensor:
 
 
 def envelope_slope(distance: Tensor, cutoff: float) -> Tensor:
-    """Derivative of :func:`envelope` by the distance, 1/Å."""
+    """Differentiate :func:`envelope` by the distance, 1/Å."""
     x = distance / cutoff
     rest = 1.0 - x
     slope = (-105.0 / cutoff) * (x * x * rest) * (x * x * rest)
@@ -46,7 +46,7 @@ def bell_envelope(distance: Tensor, lower: float, upper: float) -> Tensor:
 
 
 def bell_envelope_slope(distance: Tensor, lower: float, upper: float) -> Tensor:
-    """Derivative of :func:`bell_envelope` by the distance, 1/Å."""
+    """Differentiate :func:`bell_envelope` by the distance, 1/Å."""
     t = 2.0 * (distance - lower) / (upper - lower) - 1.0
     slope = (-8.0 / (upper - lower)) * t * (1.0 - t) * (1.0 + t)
     return torch.where(t.abs() < 1.0, slope, torch.zeros_like(slope))

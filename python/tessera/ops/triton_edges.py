@@ -53,8 +53,8 @@ def table_attention(
 ) -> Tensor:  # fmt: skip
     """Give :func:`edge_attention` with gates from splines: edge e takes six rows of `table` [T, 2, H] from `row[e]` on.
 
-    `fraction` [E] is differentiable, the table is not. Nor is `envelope`: what its change with the distance does is part
-    of the gradient of `fraction`, by which its derivative is `slope`, [E].
+    `fraction` [E] is differentiable, the table is not. Nor is `envelope`: what its change with the distance does is
+    part of the gradient of `fraction`, by which its derivative is `slope`, [E].
 
     Raises:
         ValueError: an array of another shape or type, or a table that requires a gradient.
@@ -161,7 +161,7 @@ def _edge_backward(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Ten
      message, statistics) = ctx.saved_tensors  # fmt: skip
     grad = grad.contiguous()
     grad_query, grad_gates, grad_envelope, grad_factor, terms = kernels.edge_attention_backward_receivers(
-        grad, message, statistics, query, payload, gates, envelope, factor, active, receiver, sender, receiver_range,
+        grad, message, statistics, query, payload, gates, envelope, factor, active, sender, receiver_range,
         ctx.is_smooth,
     )  # fmt: skip
     grad_payload = kernels.edge_attention_backward_senders(
@@ -179,7 +179,7 @@ def _table_backward(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Te
      sender_order, sender_range, message, statistics) = ctx.saved_tensors  # fmt: skip
     grad, of_edges = grad.contiguous(), (row, fraction, envelope, slope, factor, active)
     grad_query, grad_place, grad_factor, terms = kernels.table_attention_backward_receivers(
-        grad, message, statistics, query, payload, table, *of_edges, receiver, sender, receiver_range, ctx.is_smooth
+        grad, message, statistics, query, payload, table, *of_edges, sender, receiver_range, ctx.is_smooth
     )
     grad_payload = kernels.table_attention_backward_senders(
         grad, terms, query, payload, table, *of_edges, receiver, sender_order, sender_range, ctx.is_smooth
