@@ -218,7 +218,7 @@ def test_gradients_of_pairs_in_halves_equal_plain_torch(degree, has_bias, hidden
     num_rows = 301 * (2 * degree + 1)
     product = torch.randn(num_rows, 2 * hidden, generator=generator)
     row_scale = 2.0 ** torch.randint(-20, 20, (num_rows, 1), generator=generator)
-    incoming = torch.randn(301, 3 * hidden, generator=generator)
+    incoming = torch.randn(301, hidden, generator=generator)
     bias = torch.randn(hidden, generator=generator) if has_bias else None
     expected = plain_halves.split_pair_gradients(product, row_scale, bias, incoming, degree)
     on_gpu = [None if x is None else x.to(GPU) for x in (product, row_scale, bias, incoming)]

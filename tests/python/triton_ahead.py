@@ -119,14 +119,14 @@ def spills():
         found[kernel.fn.__name__] = compiled(kernel, constants, "fp32")
     for inputs in (256, 1536):
         width = triton_halves.width_of(inputs)
-        constants = {"LARGEST": 256.0, "LEAST": 2.0**-100, "FIRST": 4, "COUNT": 5, "ROWS": 9, "INPUTS": inputs,
-                     "WIDTH": width, "TILE": triton_halves.tile_of(width)}  # fmt: skip
+        constants = {"LARGEST": 256.0, "LEAST": 2.0**-100, "DEGREES": 3, "INPUTS": inputs, "WIDTH": width,
+                     "TILE": triton_halves.tile_of(width)}  # fmt: skip
         kernel = triton_halves.split_rows_kernel
         found[f"{kernel.fn.__name__} {inputs}"] = compiled(kernel, constants, "fp32", num_warps=triton_halves.WARPS)
     width = triton_halves.width_of(HIDDEN)
     for degree in range(3):
-        constants = {"LARGEST": 256.0, "LEAST": 2.0**-100, "HAS_BIAS": degree == 0, "FIRST": degree * HIDDEN,
-                     "COUNT": 2 * degree + 1, "SUMS": 3 * HIDDEN, "HIDDEN": HIDDEN, "WIDTH": width,
+        constants = {"LARGEST": 256.0, "LEAST": 2.0**-100, "HAS_BIAS": degree == 0, "COUNT": 2 * degree + 1,
+                     "HIDDEN": HIDDEN, "WIDTH": width,
                      "TILE": triton_halves.pair_tile_of(width)}  # fmt: skip
         kernel = triton_halves.split_pair_gradients_kernel
         found[f"{kernel.fn.__name__} {degree}"] = compiled(kernel, constants, "fp32", num_warps=triton_halves.WARPS)
@@ -144,9 +144,9 @@ def step(query, payload, table, row, fraction, envelope, slope, factor, active, 
     )
     sums = triton_edges.table_sum(harmonics, radial, row, fraction, envelope, edges)
     total = message.square().sum() + sums.square().sum()
-    rows, scale = triton_halves.split_rows(sums.detach(), 1, 3)
-    product, incoming = sums[:, :3].detach().reshape(-1, 256), query[:, :3].detach().flatten(1)
-    pair = triton_halves.split_pair_gradients(product, scale, table[0, 0], incoming, 1)
+    rows, scale = triton_halves.split_rows(sums.detach())
+    product, incoming = sums[:, :3].detach().reshape(-1, 256), query[:, 0].detach().contiguous()
+    pair = triton_halves.split_pair_gradients(product, scale[: 3 * query.shape[0]], table[0, 0], incoming, 1)
     return (message.detach(), rows, scale, *pair, *torch.autograd.grad(total, leaves))
 
 

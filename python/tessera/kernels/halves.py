@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Numbers of float32 split into halves of 11 bits, in plain torch; see :mod:`tessera.model.split_products`."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -13,9 +15,19 @@ DROPPED_BITS = 13
 EXPONENT = 0x7F800000
 
 
-def split_rows(features: Tensor, first: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return float16 [N count, 3 inputs], [low | high | high], and float32 [N count, 1], what undoes a row's scale."""
-    rows = features[:, first : first + count].reshape(-1, features.shape[2])
+def split_rows(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Split the rows of features [N, R, inputs], R = (L+1)^2, degree by degree.
+
+    Returns:
+        float16 [N R, 3 inputs], [low | high | high], and float32 [N R, 1], what undoes a row's scale. The rows of
+        degree l are N l^2 to N (l+1)^2, atom by atom: a matrix that a product takes as it is.
+    """
+    degrees = range(math.isqrt(features.shape[1]))
+    by_degree = [features[:, degree**2 : (degree + 1) ** 2].flatten(0, 1) for degree in degrees]
+    return _split(torch.cat(by_degree))
+
+
+def _split(rows: Tensor) -> tuple[Tensor, Tensor]:
     high, low, scale = halves(rows, rows.abs().amax(dim=1, keepdim=True))
     return torch.cat([low, high, high], dim=1).half(), scale
 
@@ -31,7 +43,7 @@ def split_pair_gradients(
         product: both maps side by side, [N (2l+1), 2 hidden], before any scale.
         row_scale: what undoes the scales of rows, [N (2l+1), 1].
         bias: of the first map over what undoes the scale of the weight, [hidden], or None.
-        incoming: gradient of the sums of all degrees, [N, (L+1) hidden].
+        incoming: gradient of the sums of this degree, [N, hidden].
         degree: l.
 
     Returns:
@@ -39,8 +51,8 @@ def split_pair_gradients(
         [N (2l+1), 1], what undoes a row's scale.
     """
     first, second = maps_of_pair(product, row_scale, bias, count=2 * degree + 1)
-    by_degree = incoming.narrow(1, degree * first.shape[2], first.shape[2])[:, None]
-    return split_rows(torch.cat([by_degree * second, by_degree * first], dim=2), 0, 2 * degree + 1)
+    by_atom = incoming[:, None]
+    return _split(torch.cat([by_atom * second, by_atom * first], dim=2).flatten(0, 1))
 
 
 def maps_of_pair(product: Tensor, scale: Tensor, bias: Tensor | None, count: int) -> tuple[Tensor, Tensor]:

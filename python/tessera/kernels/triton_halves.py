@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Rows split into halves for products on tensor cores; see :mod:`tessera.model.split_products`."""
 
+import math
+
 import torch
 import triton
 from torch import Tensor
@@ -36,21 +38,26 @@ def high_half(scaled):
 
 @triton.jit
 def split_rows_kernel(
-    features, halves, scales, num_rows,
-    LARGEST: tl.constexpr, LEAST: tl.constexpr, FIRST: tl.constexpr, COUNT: tl.constexpr, ROWS: tl.constexpr,
-    INPUTS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
+    features, halves, scales, num_atoms,
+    LARGEST: tl.constexpr, LEAST: tl.constexpr, DEGREES: tl.constexpr, INPUTS: tl.constexpr, WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
 ):  # fmt: skip
-    """Write [low | high | high] of rows FIRST to FIRST + COUNT of each atom, and what undoes their scale.
+    """Write [low | high | high] of all rows, degree by degree, and what undoes their scales.
 
     Bit by bit as :func:`tessera.kernels.halves.split_rows`; the masks are those of its EXPONENT and DROPPED_BITS.
     One program serves TILE rows; WIDTH is the power of two that holds a row. The largest number of a row is brought to
     LARGEST; a row of smaller numbers than LEAST counts as one of such.
     """
-    place = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE).to(tl.int64)
-    is_row = place < num_rows
+    place = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
+    is_row = place < num_atoms * (DEGREES * DEGREES)
+    at = place * (DEGREES * DEGREES)  # of degree 0; the rows of degree l begin at num_atoms * l^2
+    for degree in tl.static_range(1, DEGREES):
+        inner = place - num_atoms * (degree * degree)
+        atom = inner // (2 * degree + 1)
+        row = atom * (DEGREES * DEGREES) + degree * degree + (inner - atom * (2 * degree + 1))
+        at = tl.where(inner >= 0, row, at)
     column = tl.arange(0, WIDTH)
     is_number = is_row[:, None] & (column < INPUTS)[None, :]
-    at = place // COUNT * ROWS + FIRST + place % COUNT
     x = tl.load(features + at[:, None] * INPUTS + column[None, :], mask=is_number, other=0.0)
     power = power_of(tl.max(size_of(x), axis=1), LEAST)
     scaled = x * (LARGEST / power)[:, None]
@@ -65,14 +72,14 @@ def split_rows_kernel(
 @triton.jit
 def split_pair_gradients_kernel(
     products, row_scales, bias, incoming, halves, scales, num_rows,
-    LARGEST: tl.constexpr, LEAST: tl.constexpr, HAS_BIAS: tl.constexpr, FIRST: tl.constexpr, COUNT: tl.constexpr,
-    SUMS: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
+    LARGEST: tl.constexpr, LEAST: tl.constexpr, HAS_BIAS: tl.constexpr, COUNT: tl.constexpr, HIDDEN: tl.constexpr,
+    WIDTH: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Write [low | high | high] of [incoming * second | incoming * first] of each row, and what undoes their scale.
 
     As :func:`tessera.kernels.halves.split_pair_gradients`, bit by bit but for a bias that is added in one step with the
     scale. `products` [num_rows, 2 HIDDEN] are the maps before `row_scales` [num_rows]; an atom has COUNT rows, and its
-    gradient is numbers FIRST to FIRST + HIDDEN of `incoming` [N, SUMS]; without HAS_BIAS `bias` [HIDDEN] is not read.
+    gradient is a row of `incoming` [N, HIDDEN]; without HAS_BIAS `bias` [HIDDEN] is not read.
     One program serves TILE rows; WIDTH is the power of two that holds half of one. Each number is written once: results
     repeat bit by bit.
     """
@@ -86,7 +93,7 @@ def split_pair_gradients_kernel(
     second = tl.load(source + HIDDEN, mask=is_number, other=0.0) * scale[:, None]
     if HAS_BIAS:
         first += tl.load(bias + column, mask=column < HIDDEN, other=0.0)[None, :]
-    at = place // COUNT * SUMS + FIRST
+    at = place // COUNT * HIDDEN
     by_atom = tl.load(incoming + at[:, None] + column[None, :], mask=is_number, other=0.0)
     of_first = by_atom * second
     of_second = by_atom * first
@@ -122,18 +129,17 @@ def pair_tile_of(width: int) -> int:
 
 
 @triton_op("tessera_triton::split_rows", mutates_args={})
-def split_rows(features: Tensor, first: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return float16 [N count, 3 inputs] and float32 [N count, 1] of rows first to first + count of [N, R, inputs]."""
+def split_rows(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return float16 [N R, 3 inputs] and float32 [N R, 1] of [N, R, inputs]; see :mod:`tessera.kernels.halves`."""
     num_atoms, rows, inputs = features.shape
-    num_rows = num_atoms * count
-    halves = features.new_empty((num_rows, 3 * inputs), dtype=torch.float16)
-    scales = features.new_empty((num_rows, 1))
+    degrees = math.isqrt(rows)
+    halves = features.new_empty((num_atoms * rows, 3 * inputs), dtype=torch.float16)
+    scales = features.new_empty((num_atoms * rows, 1))
     width = width_of(inputs)
     tile = tile_of(width)
-    wrap_triton(split_rows_kernel)[((num_rows + tile - 1) // tile,)](
-        features, halves, scales, num_rows,
-        LARGEST=SCALE, LEAST=SMALLEST, FIRST=first, COUNT=count, ROWS=rows, INPUTS=inputs, WIDTH=width,
-        TILE=tile, num_warps=WARPS,
+    wrap_triton(split_rows_kernel)[((num_atoms * rows + tile - 1) // tile,)](
+        features, halves, scales, num_atoms,
+        LARGEST=SCALE, LEAST=SMALLEST, DEGREES=degrees, INPUTS=inputs, WIDTH=width, TILE=tile, num_warps=WARPS,
     )  # fmt: skip
     return halves, scales
 
@@ -151,7 +157,7 @@ def split_pair_gradients(
     wrap_triton(split_pair_gradients_kernel)[((num_rows + tile - 1) // tile,)](
         # Without a bias the kernel reads none; any tensor of its type will do.
         product, row_scale, row_scale if bias is None else bias, incoming, halves, scales, num_rows,
-        LARGEST=SCALE, LEAST=SMALLEST, HAS_BIAS=bias is not None, FIRST=degree * hidden, COUNT=2 * degree + 1,
-        SUMS=incoming.shape[1], HIDDEN=hidden, WIDTH=width, TILE=tile, num_warps=WARPS,
+        LARGEST=SCALE, LEAST=SMALLEST, HAS_BIAS=bias is not None, COUNT=2 * degree + 1, HIDDEN=hidden, WIDTH=width,
+        TILE=tile, num_warps=WARPS,
     )  # fmt: skip
     return halves, scales

@@ -10,6 +10,7 @@ The three products are one, of three times as many columns, which cuBLAS sums sm
 """
 
 import importlib
+import math
 from types import ModuleType
 
 import torch
@@ -109,8 +110,7 @@ class _SumOfProducts(torch.autograd.Function):
     @staticmethod
     def forward(ctx, features: Tensor, bias: Tensor, right: Tensor, back: Tensor, scales: list[float]) -> Tensor:  # noqa: ANN001
         kept, sums = [], []
-        for degree, scale in enumerate(scales):
-            left, row_scale = _split_rows(features, degree)
+        for degree, (scale, left, row_scale) in enumerate(zip(scales, *_split_rows(features), strict=True)):
             product = _multiply(left, right[degree])
             first, second = maps_of_pair(product, row_scale * scale, _of_scalars(bias, degree), 2 * degree + 1)
             sums.append((first * second).sum(1))
@@ -122,10 +122,10 @@ class _SumOfProducts(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN001
         bias, back, *kept = ctx.saved_tensors
-        maps = []
+        maps, by_degree = [], grad.chunk(len(ctx.scales), dim=1)
         for degree, (scale, product, row_scale) in enumerate(zip(ctx.scales, kept[::2], kept[1::2], strict=True)):
             left, left_scale = _kernels(grad).split_pair_gradients(
-                product, row_scale, _of_scalars(bias / scale, degree), grad.contiguous(), degree
+                product, row_scale, _of_scalars(bias / scale, degree), by_degree[degree].contiguous(), degree
             )
             # One scale is that of the weight of the maps, which the gradients still have, one that of `back`.
             maps.append(_scaled(_multiply(left, back[degree]), left_scale * (scale * scale), degree))
@@ -139,16 +139,19 @@ def _of_scalars(bias: Tensor, degree: int) -> Tensor | None:
 def _map(features: Tensor, right: Tensor, scales: list[float]) -> Tensor:
     """Map [N, R, inputs] to [N, R, outputs]."""
     maps = []
-    for degree, scale in enumerate(scales):
-        left, row_scale = _split_rows(features, degree)
+    for degree, (scale, left, row_scale) in enumerate(zip(scales, *_split_rows(features), strict=True)):
         maps.append(_scaled(_multiply(left, right[degree]), row_scale * scale, degree))
     return torch.cat(maps, dim=1)
 
 
-def _split_rows(features: Tensor, degree: int) -> tuple[Tensor, Tensor]:
-    """Halves of the rows of a degree, and what undoes their scales."""
-    halved: tuple[Tensor, Tensor] = _kernels(features).split_rows(features.contiguous(), degree**2, 2 * degree + 1)
-    return halved
+def _split_rows(features: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """Halves of the rows of each degree, and what undoes their scales."""
+    num_atoms, rows, _ = features.shape
+    halves, scales = _kernels(features).split_rows(features.contiguous())
+    if rows == 1:
+        return [halves], [scales]
+    counts = [num_atoms * (2 * degree + 1) for degree in range(math.isqrt(rows))]
+    return list(halves.split(counts)), list(scales.split(counts))
 
 
 def _multiply(left: Tensor, right: Tensor) -> Tensor:
